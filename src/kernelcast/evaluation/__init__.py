@@ -1,0 +1,1 @@
+"""Evaluation: metrics, tables and plots that are the same for every model."""

@@ -1,0 +1,119 @@
+"""Reading and writing files so that nobody ever takes a half-written one for whole."""
+
+import errno
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kernelcast.errors import MalformedDataError, MissingInputError, StorageError
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turns the disk's refusals (full, forbidden, read-only) into one clear `StorageError` that names the path.
+
+    Raises:
+        StorageError: in place of the `OSError` that the body raised.
+    """
+    reasons = {
+        errno.ENOSPC: ("no space left on the disk", "free some space"),
+        errno.EDQUOT: ("the disk quota is used up", "free some space"),
+        errno.EACCES: ("permission denied", "make the folder writable or set another one with paths.root=FOLDER"),
+        errno.EROFS: ("the file system is read-only", "set another folder with paths.root=FOLDER"),
+    }
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in reasons:
+            raise
+        reason, step = reasons[error.errno]
+        raise StorageError(f"cannot write {path}: {reason}; {step} and run the same command again") from error
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary path beside `path` that replaces it only when the body ends without an error."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _flush_to_disk(temporary)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `path` that replaces it, whole, only when the body ends without an error."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        retired = temporary.with_name(temporary.name + ".old")
+        try:
+            yield temporary
+            os.chmod(temporary, 0o755)
+            if path.exists():
+                path.rename(retired)
+            temporary.rename(path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.rmtree(retired, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes `value` as indented JSON, atomically; NaN and infinity are refused because JSON has neither."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def read_json(path: Path, made_by: str) -> Any:
+    """Reads a JSON file that the stage `made_by` wrote.
+
+    Raises:
+        MissingInputError: there is no such file; the message names the command that makes it.
+        MalformedDataError: it is empty or not JSON.
+    """
+    text = read_text(path, made_by)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise MalformedDataError(
+            f"{path} is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg}); "
+            f"delete it and run `dvc repro {made_by}`"
+        ) from error
+
+
+def read_text(path: Path, made_by: str) -> str:
+    """Reads a text file that the stage `made_by` wrote; see `read_json` for the errors."""
+    require(path, made_by)
+    try:
+        return path.read_text()
+    except UnicodeDecodeError as error:
+        raise MalformedDataError(
+            f"{path} is not text (byte {error.start}); delete it and run `dvc repro {made_by}`"
+        ) from error
+
+
+def require(path: Path, made_by: str) -> None:
+    """Makes sure that `path`, an output of the stage `made_by`, exists.
+
+    Raises:
+        MissingInputError: it does not; the message names the command that makes it.
+    """
+    if not path.exists():
+        raise MissingInputError(f"{path} does not exist; run `dvc repro {made_by}` first")
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())

@@ -1,0 +1,1 @@
+"""Graphs: what a model sees of a program, and the store that keeps it."""

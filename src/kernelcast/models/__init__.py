@@ -1,0 +1,1 @@
+"""Cost models: one interface, learned ones and ones that need no learning."""

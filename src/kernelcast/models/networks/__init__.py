@@ -1,0 +1,1 @@
+"""Neural networks over program graphs."""

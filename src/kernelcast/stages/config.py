@@ -1,0 +1,127 @@
+"""The schema of every root configuration: a typo or a wrong type fails before any work and names the key.
+
+Nodes with a `_target_` are `Any` here: the class they name checks its own arguments.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+import kernelcast
+
+
+def project_root() -> str:
+    """The checkout that holds this package, or the current folder when the package is installed elsewhere."""
+    checkout = Path(kernelcast.__file__).resolve().parents[2]
+    return str(checkout if (checkout / "dvc.yaml").exists() else Path.cwd())
+
+
+@dataclass
+class PathsConfig:
+    """Where things are, all below `root`."""
+
+    root: str = field(default_factory=project_root)
+    measurements: str = MISSING
+    graphs: str = MISSING
+    models: str = MISSING
+    evaluation: str = MISSING
+    report: str = MISSING
+    runs: str = MISSING
+
+
+@dataclass
+class TrackingConfig:
+    """MLflow."""
+
+    uri: str = MISSING
+    experiment: str = MISSING
+    artifacts: str = MISSING
+
+
+@dataclass
+class RunnerConfig:
+    """How one campaign builds and times; `kernelcast.measurement` explains each."""
+
+    builders: int = MISSING
+    build_timeout_seconds: float = MISSING
+    run_timeout_seconds: float = MISSING
+    batch_size: int = MISSING
+    rounds: int = MISSING
+    repeat_seconds: float = MISSING
+    memory_limit_bytes: int = MISSING
+
+
+@dataclass
+class MeasureConfig:
+    """Root of `scripts/measure.py`."""
+
+    seed: int = MISSING
+    samples_per_workload: int = MISSING
+    max_failure_share: float = MISSING
+    workload: dict[str, Any] = MISSING
+    target: dict[str, Any] = MISSING
+    runner: RunnerConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class GraphsConfig:
+    """Root of `scripts/graphs.py`."""
+
+    seed: int = MISSING
+    label: str = MISSING
+    features: dict[str, Any] = MISSING
+    split: dict[str, Any] = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class TrainConfig:
+    """Root of `scripts/train.py`."""
+
+    seed: int = MISSING
+    split: str = MISSING
+    objective: str = MISSING
+    model: Any = MISSING
+    loss: Any = MISSING
+    trainer: Any = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class EvaluateConfig:
+    """Root of `scripts/evaluate.py`."""
+
+    seed: int = MISSING
+    bootstrap_samples: int = MISSING
+    confidence: float = MISSING
+    paths: PathsConfig = MISSING
+    tracking: TrackingConfig = MISSING
+
+
+@dataclass
+class ReportConfig:
+    """Root of `scripts/report.py`."""
+
+    paths: PathsConfig = MISSING
+    tracking: TrackingConfig = MISSING
+
+
+SCHEMAS: dict[str, type] = {
+    "measure": MeasureConfig,
+    "graphs": GraphsConfig,
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "report": ReportConfig,
+}
+
+
+def register_schemas() -> None:
+    """Makes the schemas known to Hydra as `schema/NAME`; every root configuration lists its own first."""
+    store = ConfigStore.instance()
+    for name, schema in SCHEMAS.items():
+        store.store(group="schema", name=name, node=schema, package="_global_")
