@@ -67,6 +67,8 @@ class Host:
         system: operating system and kernel.
         peak_flops_per_second: float32 multiply-adds (2 flops each) reached by a large matrix product on all cores.
         bytes_per_second: bytes read and written by a large copy in main memory.
+        vector_lanes: float32 lanes of one vector register of the instruction set that the target compiles for.
+        cache_bytes: size of the last cache level that one core has for itself.
     """
 
     cpu: str
@@ -75,6 +77,8 @@ class Host:
     system: str
     peak_flops_per_second: float
     bytes_per_second: float
+    vector_lanes: int
+    cache_bytes: int
 
 
 @dataclass(frozen=True)
