@@ -15,7 +15,9 @@ from kernelcast.errors import MalformedDataError, MissingInputError, StorageErro
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turns the disk's refusals (full, forbidden, read-only) into one clear `StorageError` that names the path.
+    """Turns the disk's refusals (full, forbidden, read-only) into one clear `StorageError`.
+
+    It names the file that the system names, or else `path`.
 
     Raises:
         StorageError: in place of the `OSError` that the body raised.
@@ -32,7 +34,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         if error.errno not in reasons:
             raise
         reason, step = reasons[error.errno]
-        raise StorageError(f"cannot write {path}: {reason}; {step} and run the same command again") from error
+        raise StorageError(f"cannot write {error.filename or path}: {reason}; {step} and run the same command again") from error
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class MeasureConfig:
     workload: dict[str, Any] = MISSING
     target: dict[str, Any] = MISSING
     runner: RunnerConfig = MISSING
+    tracking: TrackingConfig = MISSING
     paths: PathsConfig = MISSING
 
 
@@ -75,6 +76,7 @@ class GraphsConfig:
     label: str = MISSING
     features: dict[str, Any] = MISSING
     split: dict[str, Any] = MISSING
+    tracking: TrackingConfig = MISSING
     paths: PathsConfig = MISSING
 
 
@@ -85,6 +87,8 @@ class TrainConfig:
     seed: int = MISSING
     split: str = MISSING
     objective: str = MISSING
+    direction: str = MISSING
+    output: str | None = None
     model: Any = MISSING
     loss: Any = MISSING
     trainer: Any = MISSING

@@ -1,0 +1,254 @@
+"""MLflow: one run a stage execution, true about how it ended.
+
+Only the client is used, never MLflow's global "active run": nothing here depends on what the caller did before, and a
+run that fails in set-up, in fitting or on Ctrl-C is closed as what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from filelock import FileLock
+from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.errors import StorageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from mlflow import MlflowClient
+
+logger = logging.getLogger(__name__)
+
+PARENT_VARIABLE = "KERNELCAST_PARENT_RUN"
+"""Environment variable by which the jobs of a multirun, in whatever process, know their parent run."""
+
+PROCESS_TAG = "kernelcast.process"
+LONGEST_PARAM = 500
+"""Characters of a parameter that the page shows; the resolved configuration holds it whole."""
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """An open MLflow run; it is a `MetricLog`."""
+
+    client: MlflowClient
+    run_id: str
+
+    def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
+        """Records finite metrics at `step`; a NaN has no place on a chart and is left out."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        finite = [Metric(name, float(value), now, step) for name, value in values.items() if abs(value) < float("inf")]
+        self.client.log_batch(self.run_id, metrics=finite)
+
+    def tags(self, values: Mapping[str, str]) -> None:
+        """Sets tags."""
+        from mlflow.entities import RunTag
+
+        self.client.log_batch(self.run_id, tags=[RunTag(name, value) for name, value in values.items()])
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Records parameters, in as many calls as MLflow's limit of 100 asks for."""
+        from mlflow.entities import Param
+
+        params = [Param(name, str(value)[:LONGEST_PARAM]) for name, value in values.items()]
+        for start in range(0, len(params), 100):
+            self.client.log_batch(self.run_id, params=params[start : start + 100])
+
+    def figure(self, figure: Figure, name: str) -> None:
+        """Stores a plot as `plots/NAME`."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            figure.savefig(path, dpi=120)
+            self.client.log_artifact(self.run_id, str(path), "plots")
+
+    def artifact(self, path: Path, folder: str | None = None) -> None:
+        """Stores a file, or a folder with all in it."""
+        if path.is_dir():
+            self.client.log_artifacts(self.run_id, str(path), folder)
+        else:
+            self.client.log_artifact(self.run_id, str(path), folder)
+
+    def text(self, text: str, name: str) -> None:
+        """Stores a text as the file `name`."""
+        self.client.log_text(self.run_id, text, name)
+
+    def dataset(self, name: str, digest: str, source: Path) -> None:
+        """Names the data that went in; runs on equal data show equal digests."""
+        from mlflow.entities import Dataset, DatasetInput
+
+        dataset = Dataset(name, digest[:16], "local", json.dumps({"uri": str(source)}))
+        self.client.log_inputs(self.run_id, datasets=[DatasetInput(dataset)])
+
+
+@contextmanager
+def tracked_run(config: DictConfig, name: str, stage: str) -> Iterator[TrackedRun]:
+    """Opens a run and closes it as FINISHED, FAILED (any error) or KILLED (Ctrl-C, SIGTERM), with the trace on it.
+
+    Args:
+        config: the resolved root configuration, with `tracking` and `paths`.
+        name: what the page shows.
+        stage: the pipeline's stage, a tag to filter by.
+    """
+    client, experiment_id = open_experiment(config)
+    close_stale_runs(client, experiment_id)
+    parent = os.environ.get(PARENT_VARIABLE)
+    tags = {
+        **provenance_tags(Path(config.paths.root)),
+        "kernelcast.stage": stage,
+        **({"mlflow.parentRunId": parent} if parent else {}),
+    }
+    run_id = client.create_run(experiment_id, run_name=name, tags=tags).info.run_id
+    run = TrackedRun(client, run_id)
+    status = "FAILED"
+    try:
+        with sigterm_as_interrupt():
+            run.text(OmegaConf.to_yaml(config, resolve=True), "config.yaml")
+            run.params(flatten(OmegaConf.to_container(config, resolve=True)))
+            yield run
+        status = "FINISHED"
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            status = "KILLED"
+        run.tags({"kernelcast.error": f"{type(error).__name__}: {error}"[:LONGEST_PARAM]})
+        run.text(traceback.format_exc(), "error.txt")
+        raise
+    finally:
+        client.set_terminated(run_id, status)
+
+
+def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
+    """The client and the experiment's id; makes database and experiment on first use.
+
+    Several processes may come at once to a fresh database: one makes it while the others wait, because MLflow's schema
+    migrations collide (https://github.com/mlflow/mlflow/issues/24321).
+
+    Raises:
+        StorageError: the database cannot be made or opened.
+    """
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    runs = Path(config.paths.runs)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        with FileLock(runs / ".mlflow.lock"):
+            client = mlflow.MlflowClient(tracking_uri=config.tracking.uri)
+            experiment = client.get_experiment_by_name(config.tracking.experiment)
+            if experiment is None:
+                experiment_id = client.create_experiment(
+                    config.tracking.experiment,
+                    artifact_location=Path(config.tracking.artifacts).absolute().as_uri(),
+                    # opens the page made for training runs
+                    tags={"mlflow.experimentKind": "custom_model_development"},
+                )
+            else:
+                experiment_id = experiment.experiment_id
+    except (OSError, MlflowException) as error:
+        raise StorageError(
+            f"cannot open the MLflow tracking store {config.tracking.uri}: {error}; "
+            "check the disk and tracking.uri, then run the same command again"
+        ) from error
+    return client, str(experiment_id)
+
+
+def close_stale_runs(client: MlflowClient, experiment_id: str) -> None:
+    """Closes as KILLED the runs that still read RUNNING though their process on this machine is gone."""
+    from mlflow.exceptions import MlflowException
+
+    running = client.search_runs([experiment_id], "attributes.status = 'RUNNING'", max_results=1000)
+    for run in running:
+        host, _, process = run.data.tags.get(PROCESS_TAG, "").partition("/")
+        if host != socket.gethostname() or process_lives(process):
+            continue
+        try:
+            client.set_terminated(run.info.run_id, "KILLED")
+        except MlflowException:
+            logger.warning("could not close run %s, left RUNNING by a process that is gone", run.info.run_id)
+            continue
+        logger.info("closed run %s as KILLED: its process is gone", run.info.run_name)
+
+
+def process_lives(process: str) -> bool:
+    """Whether the process `PID@START` (start in seconds since 1970) still runs; a reused pid has another start."""
+    pid, _, started = process.partition("@")
+    try:
+        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1.0
+    except (psutil.Error, ValueError):
+        return False
+
+
+def provenance_tags(root: Path) -> dict[str, str]:
+    """Who ran which code: the git revision, whether files differ from it, the command line, the process."""
+    revision, dirty = git_state(root)
+    return {
+        "mlflow.source.name": Path(sys.argv[0]).name,
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": revision,
+        "kernelcast.git_dirty": str(dirty).lower(),
+        "kernelcast.command": " ".join(sys.argv)[:LONGEST_PARAM],
+        PROCESS_TAG: f"{socket.gethostname()}/{os.getpid()}@{psutil.Process().create_time():.2f}",
+    }
+
+
+def git_state(root: Path) -> tuple[str, bool]:
+    """The checked-out revision and whether tracked files differ from it; `unknown` outside git."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown", True
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one level with dotted names."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        name: leaf
+        for key, child in value.items()
+        for name, leaf in flatten(child, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Makes SIGTERM end the body like Ctrl-C does, so that clean-up runs; only possible in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(f"ended by {signal.Signals(number).name}")
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+

@@ -1,0 +1,135 @@
+"""Every configuration composes, instantiates, explains itself and is known to the pipeline."""
+
+import re
+from pathlib import Path
+
+import hydra
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.stages.config import SCHEMAS, register_schemas
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+FILES = sorted(CONF.rglob("*.yaml"))
+# the groups that a root composes; `hydra` holds plug-in settings and `launch` is in every root
+GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "hydra")
+
+
+def composed(root: str, *overrides: str) -> DictConfig:
+    register_schemas()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(root, overrides=list(overrides), return_hydra_config=True)
+
+
+def groups_of(root: str) -> dict[str, str]:
+    """The groups that a root composes and the option it takes of each."""
+    choices = OmegaConf.to_container(composed(root).hydra.runtime.choices)
+    return {group: option for group, option in choices.items() if group.split("@")[0] in GROUPS}
+
+
+def options() -> list[tuple[str, str, str]]:
+    """Every (root, group, option) there is."""
+    return [
+        (root, group, path.stem)
+        for root in SCHEMAS
+        for group in groups_of(root)
+        for path in sorted((CONF / group.split("@")[0]).glob("*.yaml"))
+    ]
+
+
+def test_every_group_is_composed_by_a_root() -> None:
+    used = {group.split("@")[0] for root in SCHEMAS for group in groups_of(root)}
+    assert used == set(GROUPS)
+
+
+def test_every_root_has_a_script_and_a_schema() -> None:
+    assert {path.stem for path in CONF.glob("*.yaml")} == set(SCHEMAS)
+    for root in SCHEMAS:
+        assert (ROOT / "scripts" / f"{root}.py").is_file()
+
+
+@pytest.mark.parametrize(("root", "group", "option"), options())
+def test_option_composes_and_instantiates(root: str, group: str, option: str) -> None:
+    config = composed(root, f"{group}={option}")
+    OmegaConf.resolve(config)
+    missing = OmegaConf.missing_keys(config)
+    assert not {key for key in missing if not key.startswith("hydra.")}
+    instantiate_nodes(config)
+
+
+def instantiate_nodes(config: DictConfig) -> None:
+    """Instantiates every `_target_` of a root the way its stage does."""
+    if "model" in config:
+        loss, trainer = hydra.utils.instantiate(config.loss), hydra.utils.instantiate(config.trainer)
+        model = hydra.utils.instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
+        assert callable(model.predict)
+    for name, node in config.get("workload", {}).items():
+        assert hydra.utils.instantiate(node, name=name).name == name
+    for node in config.get("split", {}).values() if isinstance(config.get("split"), DictConfig) else ():
+        assert callable(hydra.utils.instantiate(node, _partial_=True))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_file_is_short_and_every_key_has_a_comment(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert len(lines) <= 40
+    assert any(line.startswith("#") and "@package" not in line for line in lines), "no opening comment"
+    # a key is explained on its own line or by a comment line right above
+    leaves = [
+        (number, line)
+        for number, line in enumerate(lines)
+        if re.match(r"^\s*[\w./@]+:\s*\S", line) and not re.match(r"^\s*(_target_|_partial_|- )", line)
+    ]
+    for number, line in leaves:
+        explained = "#" in line or lines[number - 1].lstrip().startswith("#") or "_target_" in line
+        assert explained, f"{path.name}:{number + 1} has no comment: {line}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_file_interpolates_only_paths_and_seed(path: Path) -> None:
+    allowed = r"paths\.\w+|seed"
+    if path.parts[-2] in ("launch", "sweeper"):
+        allowed += r"|hydra\.[\w.]+|now:[^}]+"  # Hydra's own, for its own folders
+    for expression in re.findall(r"\$\{([^}]*)\}", path.read_text()):
+        assert re.fullmatch(allowed, expression), expression
+
+
+def dvc_stages() -> dict[str, dict]:
+    """The stages of dvc.yaml with their matrix written out."""
+    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    variables = {name: values for entry in pipeline["vars"] for name, values in entry.items()}
+    stages = {}
+    for name, stage in pipeline["stages"].items():
+        if "matrix" not in stage:
+            stages[name] = stage
+            continue
+        for split in variables["SPLITS"]:
+            for model in variables["MODELS"]:
+                text = yaml.safe_dump(stage).replace("${item.split}", split).replace("${item.model}", model)
+                stages[f"{name}@{split}-{model}"] = yaml.safe_load(text)
+    return stages
+
+
+@pytest.mark.parametrize(("name", "stage"), dvc_stages().items())
+def test_stage_lists_every_file_that_it_composes(name: str, stage: dict) -> None:
+    script, *overrides = stage["cmd"].split()[1:]
+    root = Path(script).stem
+    config = composed(root, *overrides)
+    choices = OmegaConf.to_container(config.hydra.runtime.choices)
+    expected = {f"conf/{root}.yaml"} | {
+        f"conf/{group.split('@')[0]}/{option}.yaml"
+        for group, option in choices.items()
+        if option is not None and (CONF / group.split("@")[0] / f"{option}.yaml").is_file()
+    }
+    listed = {key.rstrip(":") for entry in stage["params"] for key in (entry if isinstance(entry, dict) else [entry])}
+    assert listed == expected
+    assert script in stage["deps"]
+
+
+def test_models_of_the_pipeline_are_all_there_are() -> None:
+    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
+    models = next(entry["MODELS"] for entry in pipeline["vars"] if "MODELS" in entry)
+    assert sorted(models) == sorted(path.stem for path in (CONF / "model").glob("*.yaml"))

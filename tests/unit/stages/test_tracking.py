@@ -1,0 +1,134 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import mlflow
+import pytest
+from mlflow.entities import Run
+from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.errors import StorageError
+from kernelcast.stages.tracking import flatten, tracked_run
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> DictConfig:
+    return OmegaConf.create(
+        {
+            "seed": 3,
+            "tracking": {
+                "uri": f"sqlite:///{tmp_path}/runs/mlflow.db",
+                "experiment": "kernelcast",
+                "artifacts": f"{tmp_path}/runs/artifacts",
+            },
+            "paths": {"root": str(tmp_path), "runs": f"{tmp_path}/runs"},
+        }
+    )
+
+
+def only_run(config: DictConfig) -> tuple[mlflow.MlflowClient, Run]:
+    client = mlflow.MlflowClient(config.tracking.uri)
+    experiment = client.get_experiment_by_name("kernelcast")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    return client, run
+
+
+def test_a_finished_run_holds_params_metrics_artifacts_and_provenance(config: DictConfig) -> None:
+    with tracked_run(config, "gcn", "train") as run:
+        run.metrics({"loss": 2.0, "broken": float("nan")}, step=0)
+        run.metrics({"loss": 1.0}, step=1)
+        run.dataset("graphs", "0123456789abcdef0", Path("data/graphs"))
+    client, stored = only_run(config)
+    assert stored.info.status == "FINISHED"
+    assert stored.data.params["seed"] == "3"
+    assert [metric.value for metric in client.get_metric_history(stored.info.run_id, "loss")] == [2.0, 1.0]
+    assert "broken" not in stored.data.metrics
+    assert stored.data.tags["mlflow.source.git.commit"]
+    assert stored.inputs.dataset_inputs[0].dataset.digest == "0123456789abcdef"
+    text = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/config.yaml")
+    assert OmegaConf.create(text) == config
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError("bad batch"), "FAILED"), (KeyboardInterrupt(), "KILLED")])
+def test_a_run_that_ends_badly_says_so_with_its_trace(config: DictConfig, error: BaseException, status: str) -> None:
+    with pytest.raises(type(error)), tracked_run(config, "gcn", "train"):
+        raise error
+    _, stored = only_run(config)
+    assert stored.info.status == status
+    assert stored.data.tags["kernelcast.error"].startswith(type(error).__name__)
+    assert "Traceback" in mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/error.txt")
+
+
+def test_long_values_and_many_keys_do_not_stop_a_run(config: DictConfig) -> None:
+    config.long = "x" * 10_000
+    config.many = {f"key{number}": number for number in range(300)}
+    with tracked_run(config, "gcn", "train"):
+        pass
+    _, stored = only_run(config)
+    assert len(stored.data.params) >= 300
+    text = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/config.yaml")
+    assert OmegaConf.create(text).long == "x" * 10_000
+
+
+PROGRAM = """
+import sys, time
+from omegaconf import OmegaConf
+from kernelcast.stages.tracking import tracked_run
+with tracked_run(OmegaConf.load(sys.argv[1]), "gcn", "train"):
+    print("open", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def start(config: DictConfig, seconds: float) -> subprocess.Popen[str]:
+    path = Path(config.paths.root) / "config.yaml"
+    OmegaConf.save(config, path)
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(path), str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_sigterm_reads_killed(config: DictConfig) -> None:
+    process = start(config, 60)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) != 0
+    assert only_run(config)[1].info.status == "KILLED"
+
+
+def test_a_run_whose_process_was_killed_is_closed_at_the_next_start(config: DictConfig) -> None:
+    process = start(config, 60)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(30)
+    assert only_run(config)[1].info.status == "RUNNING"
+    with tracked_run(config, "next", "train"):
+        pass
+    client = mlflow.MlflowClient(config.tracking.uri)
+    states = {run.info.run_name: run.info.status for run in client.search_runs(["1"])}
+    assert states == {"gcn": "KILLED", "next": "FINISHED"}
+
+
+def test_four_starts_at_once_on_a_fresh_database_give_four_runs(config: DictConfig) -> None:
+    processes = [start(config, 0.1) for _ in range(4)]
+    deadline = time.monotonic() + 120
+    for process in processes:
+        assert process.wait(max(1.0, deadline - time.monotonic())) == 0
+    client = mlflow.MlflowClient(config.tracking.uri)
+    assert [run.info.status for run in client.search_runs(["1"])] == ["FINISHED"] * 4
+
+
+def test_a_database_that_cannot_be_made_is_one_clear_error(config: DictConfig) -> None:
+    config.tracking.uri = "sqlite:////proc/no/such/folder.db"
+    with pytest.raises(StorageError, match=r"sqlite:////proc/no/such/folder\.db"), tracked_run(config, "gcn", "train"):
+        pass
+
+
+def test_flatten_names_nested_keys_with_dots() -> None:
+    assert flatten({"a": {"b": 1, "c": {"d": [2]}}, "e": 3}) == {"a.b": 1, "a.c.d": [2], "e": 3}
