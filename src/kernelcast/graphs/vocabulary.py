@@ -64,7 +64,7 @@ EDGE_KINDS: tuple[str, ...] = (
 )
 """Kinds of edges; each kind at an even place is followed by its reverse, and every edge has its reverse edge.
 
-`next_same_buffer` chains the accesses to one buffer in program order; `definition_to_use` goes from a loop to the block axes
+`next_same_buffer` chains the accesses to one buffer in the order of their nodes; `definition_to_use` goes from a loop to the block axes
 that it drives and from an axis to each of its uses as an index.
 """
 
