@@ -1,0 +1,124 @@
+"""How good the predictions for the programs of one workload are. Pure NumPy, the same for every model.
+
+Truth is the natural logarithm of the run time in seconds. Predictions are either the same, or a rank score; in both,
+lower is faster. Every function takes the programs of *one* workload: run times of different workloads differ by their
+amount of work, so an order across workloads would mostly measure who knows the sizes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+LARGEST_EXPONENT = 500.0
+"""A prediction further off than e**500 counts as this far off, so that every metric is a finite number."""
+
+
+def kendall_tau(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Kendall's rank correlation, the tau-b that allows for ties; in [-1, 1], 0 by chance.
+
+    $$\tau_b = \frac{C - D}{\sqrt{(C + D + T_y)(C + D + T_x)}}$$
+
+    with C concordant and D discordant pairs, T_x pairs tied only in the truth and T_y only in the prediction. Where
+    all predictions (or all truths) are equal, nothing is ordered and the value is 0 rather than undefined.
+
+    Source: Kendall, The treatment of ties in ranking problems, Biometrika 33 (1945); for cost models, Kaufman et al.
+    2021 (arXiv 2008.01040), section 5.
+    """
+    true_sign, predicted_sign = pair_signs(truth), pair_signs(predicted)
+    scale = math.sqrt(np.abs(true_sign).sum() * np.abs(predicted_sign).sum())
+    return float((true_sign * predicted_sign).sum() / scale) if scale > 0 else 0.0
+
+
+def pairwise_accuracy(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Share of the pairs whose faster program is told; in [0, 1], 0.5 by chance.
+
+    $$\frac{C + T_y / 2}{C + D + T_y}$$
+
+    Pairs of equal truth are left out, a tie in the prediction counts half; without any pair the value is 0.5.
+
+    Source: the 0/1 loss over pairs of a workload of Chen et al. 2018 (arXiv 1805.08166), section 4.
+    """
+    true_sign, predicted_sign = pair_signs(truth), pair_signs(predicted)
+    pairs = np.abs(true_sign).sum()
+    return float(0.5 + 0.5 * (true_sign * predicted_sign).sum() / pairs) if pairs > 0 else 0.5
+
+
+def top_k_score(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], k: int) -> float:
+    r"""Best true time over the time of the best among the k programs ranked first; in (0, 1], 1 is best.
+
+    $$\frac{\min_i t_i}{\min_{i \in \mathrm{top}_k(\hat t)} t_i}$$
+
+    Where equal predictions compete for the last places, it is the expected value over all ways to choose among them: a
+    constant prediction scores exactly as a random choice does.
+
+    Source: Zheng et al., TenSet (NeurIPS Datasets and Benchmarks 2021), section 5, here for one workload.
+    """
+    n = len(truth)
+    if k >= n:
+        return 1.0
+    last = np.partition(predicted, k - 1)[k - 1]
+    surely = truth[predicted < last]
+    tied = np.sort(truth[predicted == last])
+    places = k - len(surely)
+    # P(the j-th fastest of the tied is the fastest chosen) = C(g - 1 - j, places - 1) / C(g, places)
+    chance = np.zeros(len(tied))
+    chance[0] = places / len(tied)
+    for j in range(1, len(tied) - places + 1):
+        chance[j] = chance[j - 1] * (len(tied) - places - j + 1) / (len(tied) - j)
+    chosen = np.minimum(tied, surely.min(initial=np.inf))
+    return float(np.dot(chance, np.exp(truth.min() - chosen)))
+
+
+def mape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Mean absolute percentage error of the predicted seconds, as a share (0.1 is 10%).
+
+    $$\frac{1}{n}\sum_i \left|\frac{\hat t_i - t_i}{t_i}\right|$$
+
+    Only for predictions in log seconds.
+
+    Source: Kaufman et al. 2021 (arXiv 2008.01040), section 5 (fusion task).
+    """
+    return float(np.mean(absolute_percentage_errors(truth, predicted)))
+
+
+def log_rmse(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Root mean squared error of the log seconds; 0.1 is about 10% off.
+
+    $$\sqrt{\frac{1}{n}\sum_i (\ln \hat t_i - \ln t_i)^2}$$
+
+    Only for predictions in log seconds.
+
+    Source: the loss of the fusion task of Kaufman et al. 2021 (arXiv 2008.01040), section 4.
+    """
+    return float(np.sqrt(np.mean(squared_log_errors(truth, predicted))))
+
+
+def pair_signs(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n n"]:
+    """Sign of values[i] - values[j] for every ordered pair; 0 for ties."""
+    return np.sign(np.subtract.outer(values, values))
+
+
+def dense_ranks(values: Float64[np.ndarray, "n"]) -> Int64[np.ndarray, "n"]:
+    """0 for the lowest value, 1 for the next, equal values with equal rank."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def absolute_percentage_errors(
+    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]
+) -> Float64[np.ndarray, "n"]:
+    """Relative error of the predicted seconds, a share, of every program."""
+    return np.abs(np.expm1(_log_errors(truth, predicted)))
+
+
+def squared_log_errors(
+    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]
+) -> Float64[np.ndarray, "n"]:
+    """Squared error of the log seconds of every program."""
+    return _log_errors(truth, predicted) ** 2
+
+
+def _log_errors(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    return np.clip(predicted - truth, -LARGEST_EXPONENT, LARGEST_EXPONENT)
