@@ -77,8 +77,8 @@ def bootstrap_intervals(
             replicates.setdefault(metric.name, []).append(values)
     tail = 100 * (1 - confidence) / 2
     intervals = {}
-    for name, values in replicates.items():
-        means = mean_over_workloads(np.stack(values), resampling, seed)
+    for name, of_workloads in replicates.items():
+        means = mean_over_workloads(np.stack(of_workloads), resampling, seed)
         low, high = np.percentile(means, [tail, 100 - tail])
         intervals[name] = Interval(float(low), float(high))
     return intervals
