@@ -172,6 +172,12 @@ def make_target(target: dict[str, Any]) -> Target:
         raise ConfigError(f"target: TVM refuses {json.dumps(target)}: {reason}") from error
 
 
+def vector_bits(target: dict[str, Any]) -> int:
+    """Bits of one vector register of the instruction set that an `llvm` target compiles for."""
+    load_tvm()
+    return int(importlib.import_module("tvm.target.codegen").llvm_get_vector_width(make_target(target)))
+
+
 def _dict_form(text: str) -> dict[str, Any]:
     """What `llvm -num-cores=4 -mcpu=native` says, as a dict."""
     words = text.split()

@@ -1,0 +1,127 @@
+"""What the measuring machine is and how fast it can be at best."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelcast.records import Host
+from kernelcast.tvm_compat import available_cores, vector_bits
+
+REPEATS = 7
+MATRIX_SIZE = 1024
+"""Rows, columns and depth of the product that shows the peak."""
+
+COPY_BYTES = 128 * 1024**2
+"""More than the caches of common processors hold."""
+
+INSTRUCTION_SETS = (
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_tile",
+    "asimd",
+    "sve",
+)
+
+PRIVATE_CACHE_BYTES = 512 * 1024
+"""Taken where the system does not tell: what most processors of the last ten years have at least."""
+
+
+def probe_host(target: dict[str, Any]) -> Host:
+    """Describes this machine and measures its best speeds, in about a second.
+
+    Args:
+        target: the complete TVM target; it decides the width of a vector.
+    """
+    return Host(
+        cpu=cpu_identity(),
+        cores=available_cores(),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        system=f"{platform.system()} {platform.release()}",
+        peak_flops_per_second=peak_flops_per_second(),
+        bytes_per_second=copy_bytes_per_second(),
+        vector_lanes=max(1, vector_bits(target) // 32),
+        cache_bytes=private_cache_bytes(Path("/sys/devices/system/cpu/cpu0")),
+    )
+
+
+def cpu_identity() -> str:
+    """Model name, family and model numbers and instruction sets of the processor, in one line.
+
+    Virtual machines often give names such as "AMD EPYC" to several generations, hence the numbers.
+    """
+    fields = _cpu_fields()
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{key} {fields[key]}" for key in ("cpu family", "model") if key in fields]
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    return ", ".join([name, platform.machine(), *numbers, " ".join(flag for flag in INSTRUCTION_SETS if flag in flags)])
+
+
+def peak_flops_per_second() -> float:
+    """Float32 operations a second of NumPy's matrix product on all cores, the best of a few; 2 flops a multiply-add."""
+    generator = np.random.default_rng(0)
+    left, right = generator.random((2, MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32)
+    product = np.empty_like(left)
+    return 2.0 * MATRIX_SIZE**3 / _best_seconds(lambda: np.matmul(left, right, out=product))
+
+
+def copy_bytes_per_second() -> float:
+    """Bytes read plus bytes written a second in one large copy, the best of a few."""
+    source = np.ones(COPY_BYTES, dtype=np.uint8)
+    destination = np.zeros_like(source)
+    return 2.0 * COPY_BYTES / _best_seconds(lambda: np.copyto(destination, source))
+
+
+def private_cache_bytes(cpu: Path) -> int:
+    """Size of the last cache level that one core does not share with another one.
+
+    Args:
+        cpu: the folder of one processor in Linux' `/sys`.
+    """
+    try:
+        siblings = (cpu / "topology" / "thread_siblings_list").read_text().strip()
+        private = {}
+        for cache in (cpu / "cache").glob("index*"):
+            if (cache / "type").read_text().strip() == "Instruction":
+                continue
+            if (cache / "shared_cpu_list").read_text().strip() == siblings:
+                private[int((cache / "level").read_text())] = _size((cache / "size").read_text().strip())
+        return private[max(private)]
+    except (OSError, ValueError):
+        return PRIVATE_CACHE_BYTES
+
+
+def _size(text: str) -> int:
+    units = {"K": 1024, "M": 1024**2, "G": 1024**3}
+    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
+
+
+def _cpu_fields() -> dict[str, str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    first = text.split("\n\n", 1)[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _best_seconds(work: Callable[[], object]) -> float:
+    work()
+    best = float("inf")
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - started)
+    return best

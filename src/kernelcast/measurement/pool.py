@@ -1,0 +1,155 @@
+"""Programs in their own processes, seen from the process that measures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Any
+
+from kernelcast.measurement.forkserver import ForkServer
+from kernelcast.measurement.sampling import Candidate
+from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.measurement.worker import Build, Built, Failed, says_out_of_memory
+from kernelcast.records import Outcome, Workload
+
+LOG_BYTES = 4096
+"""Bytes of a dead worker's output that are looked at."""
+
+
+class ProgramProcess:
+    """One worker with one program. A context manager: the process is gone after it."""
+
+    def __init__(self, server: ForkServer, memory_limit_bytes: int) -> None:
+        self._server = server
+        self._pid, self.connection, self._log = server.fork(memory_limit_bytes)
+        self._doing = "starting"
+        self._open = True
+
+    def ask(self, request: Any, timeout_seconds: float, timeout_outcome: Outcome) -> Any:
+        """Sends a request and returns the answer; whatever goes wrong is a `Failed`, and the worker is gone then.
+
+        The process only runs while it is asked: between two requests it is stopped, because threads of TVM's pool spin
+        on after their work and would disturb the program that is timed next.
+        """
+        self.send(request)
+        if not self.connection.poll(timeout_seconds):
+            return self.give_up(timeout_seconds, timeout_outcome)
+        return self.receive()
+
+    def send(self, request: Any) -> None:
+        """Lets the process go on and sends a request."""
+        self._doing = "building" if isinstance(request, Build) else "running"
+        os.kill(self._pid, signal.SIGCONT)
+        # when it is dead, `receive` finds out why
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send(request)
+
+    def receive(self) -> Any:
+        """The answer, once there is something to read: a reply, or why the worker died."""
+        try:
+            reply = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            return self._death()
+        if isinstance(reply, Failed):
+            self.close()
+        else:
+            os.kill(self._pid, signal.SIGSTOP)
+        return reply
+
+    def give_up(self, timeout_seconds: float, outcome: Outcome) -> Failed:
+        """Ends a worker that takes too long."""
+        self.close()
+        return Failed(outcome, f"still {self._doing} after {timeout_seconds:g} s; stopped")
+
+    def close(self) -> None:
+        """Kills the process and waits for its end."""
+        if self._open:
+            self._open = False
+            os.kill(self._pid, signal.SIGKILL)
+            self._server.reap(self._pid)
+            self.connection.close()
+            self._log.close()
+
+    def _death(self) -> Failed:
+        self._open = False
+        # the connection is closed but the process may still be writing its last words
+        code = self._server.reap(self._pid)
+        self.connection.close()
+        with self._log as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
+            words = log.read().decode(errors="replace").strip()
+        return death_outcome(code, self._doing, words)
+
+    def __enter__(self) -> ProgramProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def death_outcome(code: int, doing: str, last_words: str) -> Failed:
+    """What it means that a worker died.
+
+    Args:
+        code: exit code, or minus the number of the signal.
+        doing: what it was asked for: "building" or "running".
+        last_words: the end of its output.
+    """
+    if code >= 0:
+        cause = f"the process ended with status {code} while {doing}"
+    else:
+        cause = f"{signal.Signals(-code).name} while {doing}"
+    last_line = last_words.splitlines()[-1] if last_words else ""
+    message = f"{cause}: {last_line}" if last_line else cause
+    # nobody else sends SIGKILL but the system when memory runs out
+    if code == -signal.SIGKILL or says_out_of_memory(last_words):
+        return Failed(Outcome.OUT_OF_MEMORY, message)
+    return Failed(Outcome.CRASH, message)
+
+
+def build_programs(
+    server: ForkServer,
+    candidates: Sequence[tuple[Workload, Candidate]],
+    target: dict[str, Any],
+    settings: RunnerSettings,
+) -> Iterator[tuple[Candidate, ProgramProcess | Failed, float]]:
+    """Builds each candidate in a worker of its own, `settings.builders` at a time.
+
+    Yields:
+        The candidate, its loaded program or why there is none, and the seconds that the build took; in the order in
+        which the builds end. The caller closes the programs.
+    """
+    waiting = list(reversed(candidates))
+    building: dict[Any, tuple[Candidate, ProgramProcess, float]] = {}
+    try:
+        while waiting or building:
+            while waiting and len(building) < settings.builders:
+                workload, candidate = waiting.pop()
+                program = ProgramProcess(server, settings.memory_limit_bytes)
+                building[program.connection] = (candidate, program, time.monotonic())
+                program.send(Build(workload, candidate.trace, target))
+            earliest = min(started for _, _, started in building.values())
+            ready = wait(list(building), max(0.0, earliest + settings.build_timeout_seconds - time.monotonic()))
+            for connection in ready:
+                candidate, program, started = building.pop(connection)
+                reply = program.receive()
+                if isinstance(reply, Built):
+                    yield candidate, program, reply.build_seconds
+                else:
+                    yield candidate, reply, time.monotonic() - started
+            now = time.monotonic()
+            late = [key for key, (_, _, started) in building.items() if now - started >= settings.build_timeout_seconds]
+            for connection in late:
+                candidate, program, started = building.pop(connection)
+                failed = program.give_up(settings.build_timeout_seconds, Outcome.BUILD_TIMEOUT)
+                yield candidate, failed, time.monotonic() - started
+    finally:
+        for _, program, _ in building.values():
+            program.close()

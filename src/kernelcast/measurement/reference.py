@@ -1,0 +1,66 @@
+"""A small kernel that is always the same: its time tells the state the machine is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelcast.errors import MeasurementError
+from kernelcast.measurement.forkserver import ForkServer
+from kernelcast.measurement.pool import ProgramProcess
+from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.measurement.worker import Build, Built, Failed, Prepare, Prepared, Repeat, Repeated, calls_per_repeat
+from kernelcast.measurement.workloads import from_module, matmul
+from kernelcast.records import Outcome, Workload
+from kernelcast.tvm_compat import load_tvm, parse_module
+
+SIZE = 128
+"""Rows, columns and depth of the reference matrix product; its operands fit into the second cache level."""
+
+REPEAT_SECONDS = 0.002
+"""Long enough to be timed well, short beside the repeats it stands next to."""
+
+UNCHANGED = "[[],[]]"
+"""The trace that schedules nothing."""
+
+
+def reference_workload() -> Workload:
+    """The reference matrix product, already scheduled: rows in parallel, columns in vectors."""
+    load_tvm()
+    from tvm.s_tir import Schedule
+
+    plain = matmul("reference", SIZE, SIZE, SIZE)
+    schedule = Schedule(parse_module(plain.module), seed=1)
+    (block,) = schedule.get_child_blocks(schedule.get_sblock("root"))
+    row, column, depth = schedule.get_loops(block)
+    outer, inner = schedule.split(column, [None, 16])
+    schedule.reorder(row, outer, depth, inner)
+    schedule.parallel(row)
+    schedule.vectorize(inner)
+    schedule.decompose_reduction(block, depth)
+    return from_module("reference", "reference", plain.arguments, schedule.mod)
+
+
+class ReferenceKernel:
+    """The reference kernel in its own worker, timed beside every program."""
+
+    def __init__(self, server: ForkServer, target: dict[str, Any], settings: RunnerSettings) -> None:
+        self._settings = settings
+        self.program = ProgramProcess(server, settings.memory_limit_bytes)
+        self._ask(Build(reference_workload(), UNCHANGED, target), Built, settings.build_timeout_seconds)
+        prepared: Prepared = self._ask(Prepare(seed=0), Prepared, settings.run_timeout_seconds)
+        self._calls = calls_per_repeat(prepared.call_seconds, REPEAT_SECONDS)
+
+    def seconds(self) -> float:
+        """One repeat, now."""
+        repeated: Repeated = self._ask(Repeat(self._calls), Repeated, self._settings.run_timeout_seconds)
+        return repeated.run_seconds
+
+    def _ask(self, request: Any, expected: type, timeout_seconds: float) -> Any:
+        reply = self.program.ask(request, timeout_seconds, Outcome.RUN_TIMEOUT)
+        if isinstance(reply, Failed):
+            raise MeasurementError(
+                f"the reference kernel, a matrix product of {SIZE} x {SIZE}, cannot be measured "
+                f"({reply.outcome}: {reply.message}); check `target` and the limits in `runner`"
+            )
+        assert isinstance(reply, expected), reply
+        return reply

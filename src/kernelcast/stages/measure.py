@@ -1,0 +1,101 @@
+"""The stage `measure`: samples schedules of every workload, builds and times them, and records every try."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from kernelcast.errors import ConfigError, KernelcastError
+from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload
+
+if TYPE_CHECKING:
+    from kernelcast.measurement.journal import Try
+
+logger = logging.getLogger(__name__)
+
+
+def measure(config: DictConfig) -> None:
+    """Measures what `config` (schema `MeasureConfig`) asks for into `paths.measurements`."""
+    from kernelcast.measurement.campaign import Plan, run_campaign
+    from kernelcast.measurement.settings import RunnerSettings
+    from kernelcast.stages.tracking import tracked_run
+    from kernelcast.tvm_compat import resolve_target
+
+    settings = RunnerSettings(**_plain(config.runner))
+    target = resolve_target(_plain(config.target))
+    logger.info("target: %s", target)
+    plan = Plan(
+        directory=Path(config.paths.measurements),
+        workloads=[make_workload(str(name), node) for name, node in config.workload.items()],
+        target=target,
+        settings=settings,
+        samples_per_workload=config.samples_per_workload,
+        max_failure_share=config.max_failure_share,
+        seed=config.seed,
+    )
+    with tracked_run(config, "measure", "measure") as run:
+        tries = run_campaign(plan)
+        outcomes = Counter(entry.outcome.value for entry in tries if entry.outcome is not None)
+        run.metrics({f"measure/{outcome}": count for outcome, count in outcomes.items()}, step=0)
+    Console().print(outcome_table(plan.workloads, tries))
+    logger.info("measurements: %s", plan.directory / MEASUREMENTS_FILE)
+
+
+def make_workload(name: str, node: Any) -> Workload:
+    """The workload of one entry of `workload`, whose `_target_` makes it.
+
+    Raises:
+        ConfigError: the entry has no `_target_`, or one that does not take these arguments.
+    """
+    from hydra.errors import InstantiationException
+    from hydra.utils import instantiate
+
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        raise ConfigError(f"workload.{name}: expected a `_target_` of kernelcast.measurement.workloads and its sizes")
+    try:
+        workload = instantiate(node, name=name)
+    except InstantiationException as error:
+        # Hydra wraps what the target raised
+        if isinstance(error.__cause__, KernelcastError):
+            raise error.__cause__ from None
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise ConfigError(f"workload.{name}: {node['_target_']} cannot be made: {reason}") from error
+    if not isinstance(workload, Workload):
+        raise ConfigError(f"workload.{name}: {node['_target_']} makes no workload but a {type(workload).__name__}")
+    return workload
+
+
+def outcome_table(workloads: Sequence[Workload], tries: Sequence[Try]) -> Table:
+    """Counts by workload and outcome, with the fastest time."""
+    counts = {workload.key: Counter[Outcome]() for workload in workloads}
+    best: dict[str, float] = {}
+    for entry in tries:
+        key = entry.candidate.workload_key
+        assert entry.outcome is not None, "a finished campaign has an outcome a try"
+        counts[key][entry.outcome] += 1
+        for repeat in entry.repeats.values():
+            best[key] = min(repeat.run_seconds, best.get(key, repeat.run_seconds))
+    seen = [outcome for outcome in Outcome if any(counted[outcome] for counted in counts.values())]
+    table = Table(title="programs by outcome")
+    table.add_column("workload")
+    for outcome in seen:
+        table.add_column(outcome.value, justify="right")
+    table.add_column("fastest, ms", justify="right")
+    for workload in workloads:
+        numbers = [str(counts[workload.key][outcome]) for outcome in seen]
+        fastest = f"{1e3 * best[workload.key]:.4g}" if workload.key in best else "-"
+        table.add_row(workload.name, *numbers, fastest)
+    table.add_section()
+    table.add_row("all", *(str(sum(counted[outcome] for counted in counts.values())) for outcome in seen), "")
+    return table
+
+
+def _plain(node: Any) -> Any:
+    return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
