@@ -114,6 +114,8 @@ def _divided(index: Index, divisor: int, remainder: bool, extents: dict[int, int
     for variable, term in index.terms.items():
         if isinstance(term, int) and term % divisor == 0:
             whole[variable] = term // divisor
+        elif not isinstance(term, int) and not any(value % divisor for value in term):
+            whole[variable] = tuple(value // divisor for value in term)
         else:
             rest[variable] = term
     carried, constant = divmod(index.constant, divisor)

@@ -286,4 +286,3 @@ class _Analyst:
             reduced *= loop.loop.extent if loop.reduction else 1
         found = self.visit(block.init, loops, max(1, executions // reduced), lanes, limit)
         return found + self.visit(block.body, loops, executions, lanes, limit)
-

@@ -149,7 +149,9 @@ class _TreeBuilder:
             self._statements(block.init, self._node("init", number, executions), executions)
         self._statements(block.body, number, executions)
         flops = sum(
-            self.facts.statements[id(statement)].flops for statement in block.body if id(statement) in self.facts.statements
+            self.facts.statements[id(statement)].flops
+            for statement in block.body
+            if id(statement) in self.facts.statements
         )
         self.rows[number][NODE_FEATURE_INDEX["flops_below"]] = flops
 
@@ -241,7 +243,9 @@ class _TreeBuilder:
         together = parent[order[1:]] == parent[order[:-1]]
         pairs["next_sibling"] = np.stack([order[:-1][together], order[1:][together]])
         chains = list(self.accesses_of.values()) if self.options.buffer_edges else []
-        pairs["next_same_buffer"] = _as_edges([pair for chain in chains for pair in zip(chain, chain[1:], strict=False)])
+        pairs["next_same_buffer"] = _as_edges(
+            [pair for chain in chains for pair in zip(chain, chain[1:], strict=False)]
+        )
         pairs["definition_to_use"] = _as_edges(self.uses if self.options.definition_edges else [])
         parts, kinds = [], []
         for name, edges in pairs.items():

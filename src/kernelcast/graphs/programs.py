@@ -30,19 +30,19 @@ class AstGraphs:
         edge_offset: edges of program p are `edge_offset[p]:edge_offset[p + 1]`.
     """
 
-    node_kind: Int16[np.ndarray, "nodes"]
+    node_kind: Int16[np.ndarray, " nodes"]
     node_features: Float32[np.ndarray, "nodes node_features"]
-    node_parent: Int32[np.ndarray, "nodes"]
-    node_depth: Int16[np.ndarray, "nodes"]
-    node_offset: Int64[np.ndarray, "programs_plus_1"]
+    node_parent: Int32[np.ndarray, " nodes"]
+    node_depth: Int16[np.ndarray, " nodes"]
+    node_offset: Int64[np.ndarray, " programs_plus_1"]
     edge_index: Int32[np.ndarray, "2 edges"]
-    edge_kind: Int8[np.ndarray, "edges"]
-    edge_offset: Int64[np.ndarray, "programs_plus_1"]
+    edge_kind: Int8[np.ndarray, " edges"]
+    edge_offset: Int64[np.ndarray, " programs_plus_1"]
 
     def __len__(self) -> int:
         return len(self.node_offset) - 1
 
-    def select(self, rows: Int64[np.ndarray, "rows"]) -> AstGraphs:
+    def select(self, rows: Int64[np.ndarray, " rows"]) -> AstGraphs:
         """The graphs of `rows`, in that order, repeats allowed."""
         nodes, node_offset = ragged_rows(self.node_offset, rows)
         edges, edge_offset = ragged_rows(self.edge_offset, rows)
@@ -70,11 +70,11 @@ class FlatFeatures:
     values: Float32[np.ndarray, "programs features"]
     names: tuple[str, ...]
 
-    def select(self, rows: Int64[np.ndarray, "rows"]) -> FlatFeatures:
+    def select(self, rows: Int64[np.ndarray, " rows"]) -> FlatFeatures:
         """The rows `rows`, in that order."""
         return FlatFeatures(self.values[rows], self.names)
 
-    def column(self, name: str) -> Float32[np.ndarray, "programs"]:
+    def column(self, name: str) -> Float32[np.ndarray, " programs"]:
         """One feature of all programs."""
         return self.values[:, self.names.index(name)]
 
@@ -115,8 +115,8 @@ class Programs:
 
     ast: AstGraphs
     features: FlatFeatures
-    log_seconds: Float64[np.ndarray, "programs"]
-    workload: Int32[np.ndarray, "programs"]
+    log_seconds: Float64[np.ndarray, " programs"]
+    workload: Int32[np.ndarray, " programs"]
     workload_names: tuple[str, ...]
     program_key: np.ndarray
     machine: Machine
@@ -125,7 +125,7 @@ class Programs:
     def __len__(self) -> int:
         return len(self.log_seconds)
 
-    def select(self, rows: Int64[np.ndarray, "rows"]) -> Programs:
+    def select(self, rows: Int64[np.ndarray, " rows"]) -> Programs:
         """The programs of `rows`, in that order."""
         rows = np.asarray(rows, dtype=np.int64)
         return Programs(
@@ -141,8 +141,8 @@ class Programs:
 
 
 def ragged_rows(
-    offset: Int64[np.ndarray, "rows_plus_1"], rows: Int64[np.ndarray, "rows"]
-) -> tuple[Int64[np.ndarray, "elements"], Int64[np.ndarray, "chosen_plus_1"]]:
+    offset: Int64[np.ndarray, " rows_plus_1"], rows: Int64[np.ndarray, " rows"]
+) -> tuple[Int64[np.ndarray, " elements"], Int64[np.ndarray, " chosen_plus_1"]]:
     """Element numbers of the chosen rows of a ragged array, and the offsets of the gathered rows."""
     rows = np.asarray(rows, dtype=np.int64)
     lengths = offset[rows + 1] - offset[rows]

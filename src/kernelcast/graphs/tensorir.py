@@ -258,7 +258,9 @@ class _Reader:
     def _constant(self, number: int, what: str) -> int:
         node = self.nodes[number]
         if not node["type"].endswith("IntImm"):
-            raise MalformedDataError(f"{what} is no constant; only workloads of fixed shape have graphs: give it a fixed shape")
+            raise MalformedDataError(
+                f"{what} is no constant; only workloads of fixed shape have graphs: give it a fixed shape"
+            )
         return int(self.nodes[node["data"]["value"]]["data"])
 
     def _statements(self, number: int) -> tuple[Statement, ...]:

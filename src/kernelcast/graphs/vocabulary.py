@@ -85,7 +85,11 @@ class Feature:
 
 
 NODE_FEATURES: tuple[Feature, ...] = (
-    Feature("executions", "log1p(executions)", "how often the node is reached: product of the extents of the loops around it"),
+    Feature(
+        "executions",
+        "log1p(executions)",
+        "how often the node is reached: product of the extents of the loops around it",
+    ),
     Feature("children", "log1p(nodes)", "number of children"),
     Feature("position", "log1p(nodes)", "number of siblings before it"),
     Feature("extent", "log1p(iterations)", "iterations of a loop; length of a block axis"),
@@ -93,7 +97,9 @@ NODE_FEATURES: tuple[Feature, ...] = (
     Feature("flops_below", "log1p(flops)", "loop, block: floating-point operations in one execution"),
     Feature("bytes_below", "log1p(bytes)", "loop: distinct bytes touched in one execution, in cache lines of 64 bytes"),
     Feature("reduction", "flag", "loop: drives an axis that is reduced"),
-    Feature("lanes", "log1p(lanes)", "loop: its extent if vectorised; others: extent of the vectorised loop around the node"),
+    Feature(
+        "lanes", "log1p(lanes)", "loop: its extent if vectorised; others: extent of the vectorised loop around the node"
+    ),
     Feature("unroll_limit", "log1p(steps)", "loop: `pragma_auto_unroll_max_step` in force"),
     Feature("unrolled", "flag", "loop: its iterations end up as straight code, by kind or under the unroll limit"),
     Feature("is_float", "flag", "expression, access: value of floating-point type"),
@@ -105,10 +111,14 @@ NODE_FEATURES: tuple[Feature, ...] = (
     Feature("stride", "log1p(elements)", "access: distance between two iterations of the innermost loop"),
     Feature("contiguous", "flag", "access: that distance is one element"),
     Feature("invariant", "flag", "access: that distance is zero"),
-    Feature("inner_bytes", "log1p(bytes)", "access: bytes touched by one execution of the innermost loop, in cache lines"),
+    Feature(
+        "inner_bytes", "log1p(bytes)", "access: bytes touched by one execution of the innermost loop, in cache lines"
+    ),
     Feature("touched_bytes", "log1p(bytes)", "access: distinct bytes touched by the whole program, in cache lines"),
     Feature("reuse", "log1p(accesses per element)", "access: executions over distinct elements touched"),
-    Feature("reuse_trips", "log1p(iterations)", "access: extent of the innermost loop that leaves the address unchanged"),
+    Feature(
+        "reuse_trips", "log1p(iterations)", "access: extent of the innermost loop that leaves the address unchanged"
+    ),
     Feature("reuse_bytes", "log1p(bytes)", "access: bytes all accesses touch between two iterations of that loop"),
 )
 """Columns of `AstGraphs.node_features`, in order."""

@@ -1,0 +1,206 @@
+"""From measurements to programs: replays every schedule, builds its views, takes its label."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kernelcast.errors import MalformedDataError
+from kernelcast.graphs.analysis import analyse
+from kernelcast.graphs.ast import AstOptions, concatenate, syntax_tree
+from kernelcast.graphs.features import flat_features
+from kernelcast.graphs.labels import log_seconds
+from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.store import Description, feature_version
+from kernelcast.graphs.tensorir import parse_program
+from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements, Workload
+from kernelcast.tvm_compat import load_tvm, module_json, scheduled_module, structural_key
+
+CHUNK_PROGRAMS = 64
+"""Programs that one worker turns into arrays at a time."""
+
+PROGRAMS_PER_WORKER = 256
+"""Fewer than this many are not worth the seconds that another process needs to load TVM."""
+
+REPLAYED_OTHERWISE = "replayed_otherwise"
+OTHER_TARGET = "other_target"
+UNKNOWN_WORKLOAD = "unknown_workload"
+
+
+@dataclass(frozen=True)
+class Views:
+    """Everything that models see of some programs but the label.
+
+    Attributes:
+        ast: their trees.
+        features: their rows, one array a program.
+        names: the columns.
+        keys: structural hash of what was replayed.
+    """
+
+    ast: AstGraphs
+    features: list[np.ndarray]
+    names: tuple[str, ...]
+    keys: list[str]
+
+
+def build_programs(
+    measurements: Measurements,
+    measurements_hash: str,
+    label: str,
+    options: AstOptions,
+    progress: Callable[[int, int], None],
+) -> tuple[Programs, Description]:
+    """Turns measurements into programs, in the order of their rows.
+
+    Rows without a valid time, of another target than the campaign's, of an unknown workload, or whose schedule replays to
+    another program than the one measured, are dropped and counted.
+
+    Args:
+        measurements: what `measure` wrote.
+        measurements_hash: their hash, kept for the record.
+        label: a key of `labels.LABELS`.
+        options: which parts of the trees are kept.
+        progress: called with programs done and in all.
+
+    Raises:
+        MalformedDataError: no row is left, or a module cannot be read.
+        ConfigError: `label` is unknown.
+    """
+    columns = measurements.table.select(
+        ["workload_key", "program_key", "trace", "target", "outcome", "run_seconds"]
+    ).to_pydict()
+    labels, reasons = log_seconds(columns["outcome"], columns["run_seconds"], label)
+    for row, (target, key) in enumerate(zip(columns["target"], columns["workload_key"], strict=True)):
+        if json.loads(target) != measurements.campaign.target:
+            reasons[row] = OTHER_TARGET
+        elif key not in measurements.workloads:
+            reasons[row] = UNKNOWN_WORKLOAD
+    kept = [row for row, reason in enumerate(reasons) if not reason]
+    machine = machine_of(measurements.campaign)
+    jobs = [(measurements.workloads[columns["workload_key"][row]], columns["trace"][row]) for row in kept]
+    views = _all_views(jobs, options, machine.cache_bytes, progress) if jobs else None
+    same = [i for i, row in enumerate(kept) if views and views.keys[i] == columns["program_key"][row]]
+    lost = len(kept) - len(same)
+    dropped = Counter(reason for reason in reasons if reason) + Counter({REPLAYED_OTHERWISE: lost})
+    if views is None or not same:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
+        raise MalformedDataError(f"no measured program is usable ({counts}); run `dvc repro measure`")
+
+    rows = [kept[i] for i in same]
+    keys = sorted({columns["workload_key"][row] for row in rows}, key=list(measurements.workloads).index)
+    workloads = [measurements.workloads[key] for key in keys]
+    programs = Programs(
+        ast=views.ast if lost == 0 else views.ast.select(np.array(same, dtype=np.int64)),
+        features=FlatFeatures(np.stack([views.features[i] for i in same]), views.names),
+        log_seconds=labels[rows],
+        workload=np.array([keys.index(columns["workload_key"][row]) for row in rows], dtype=np.int32),
+        workload_names=tuple(workload.name for workload in workloads),
+        program_key=np.array([columns["program_key"][row] for row in rows], dtype=np.str_),
+        machine=machine,
+        feature_version=feature_version(options, views.names),
+    )
+    description = Description(
+        workload_keys=tuple(keys),
+        workload_kinds=tuple(workload.kind for workload in workloads),
+        target=measurements.campaign.target,
+        label=label,
+        options=options,
+        dropped=dict(sorted(dropped.items())),
+        measurements_hash=measurements_hash,
+    )
+    return programs, description
+
+
+def machine_of(campaign: Campaign) -> Machine:
+    """What the campaign says of the machine, with the cores that its target uses."""
+    host = campaign.host
+    return Machine(
+        cores=int(campaign.target.get("num-cores", host.cores)),
+        vector_lanes=host.vector_lanes,
+        peak_flops_per_second=host.peak_flops_per_second,
+        bytes_per_second=host.bytes_per_second,
+        cache_bytes=host.cache_bytes,
+    )
+
+
+def measurements_hash(directory: Path) -> str:
+    """Hash of the files of a folder of measurements."""
+    digest = hashlib.sha256()
+    for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
+        digest.update((directory / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def program_views(module: str, options: AstOptions, cache_bytes: int) -> tuple[AstGraphs, np.ndarray, tuple[str, ...]]:
+    """Tree, flat features and their names of one scheduled module in TVM's JSON."""
+    facts = analyse(parse_program(module))
+    row, names = flat_features(facts, cache_bytes)
+    return syntax_tree(facts, options), row, names
+
+
+def _all_views(
+    jobs: list[tuple[Workload, str]], options: AstOptions, cache_bytes: int, progress: Callable[[int, int], None]
+) -> Views:
+    chunks = [jobs[start : start + CHUNK_PROGRAMS] for start in range(0, len(jobs), CHUNK_PROGRAMS)]
+    done: dict[int, Views] = {}
+    finished = 0
+    for number, views in _run(chunks, options, cache_bytes):
+        done[number] = views
+        finished += len(views.keys)
+        progress(finished, len(jobs))
+    ordered = [done[number] for number in range(len(chunks))]
+    return Views(
+        ast=concatenate([views.ast for views in ordered]),
+        features=[row for views in ordered for row in views.features],
+        names=ordered[0].names,
+        keys=[key for views in ordered for key in views.keys],
+    )
+
+
+def _run(
+    chunks: list[list[tuple[Workload, str]]], options: AstOptions, cache_bytes: int
+) -> Iterator[tuple[int, Views]]:
+    """Views of each chunk as it is done, with its number; over as many processes as pay."""
+    count = sum(len(chunk) for chunk in chunks)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(cores, math.ceil(count / PROGRAMS_PER_WORKER))
+    if workers == 1:
+        for number, chunk in enumerate(chunks):
+            yield number, _chunk_views(chunk, options, cache_bytes)
+        return
+    # TVM and its threads do not survive a plain fork
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=load_tvm) as pool:
+        futures = {
+            pool.submit(_chunk_views, chunk, options, cache_bytes): number for number, chunk in enumerate(chunks)
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _chunk_views(chunk: list[tuple[Workload, str]], options: AstOptions, cache_bytes: int) -> Views:
+    load_tvm()
+    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
+
+    # what `measure` timed: weights come in the layout that the program wants, so it does not rewrite them
+    as_measured = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
+    trees, rows, keys = [], [], []
+    names: tuple[str, ...] = ()
+    for workload, trace in chunk:
+        module = scheduled_module(workload, trace)
+        tree, row, names = program_views(module_json(as_measured(module)), options, cache_bytes)
+        trees.append(tree)
+        rows.append(row)
+        keys.append(structural_key(module))
+    return Views(concatenate(trees), rows, names, keys)
