@@ -1,0 +1,158 @@
+"""A neural network over program graphs as a cost model; which network is the configuration's choice."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
+from kernelcast.files import read_json, require, write_json
+from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_KINDS
+from kernelcast.models.batching import SequentialBatches
+from kernelcast.models.description import describe, describe_factory, require_version, revive, revive_factory
+from kernelcast.models.labels import require_learnable
+from kernelcast.models.losses import Loss
+from kernelcast.models.networks.network import GraphNetwork
+from kernelcast.models.protocol import MetricLog, PredictionKind
+from kernelcast.models.trainer import TrainerSettings
+from kernelcast.models.training import prediction_device, torch_settings, train_network
+
+logger = logging.getLogger(__name__)
+
+SETTINGS_FILE = "settings.json"
+WEIGHTS_FILE = "weights.safetensors"
+
+
+class NeuralModel:
+    """Trains a network and predicts with it.
+
+    Args:
+        network: makes the network once the widths are known: `network(node_kinds=, edge_kinds=, node_features=)`.
+        loss: what it minimises; it decides what the predictions mean.
+        trainer: schedule, batches, device.
+        seed: of weights, batches and dropout; equal seeds give equal models on a CPU.
+
+    Raises:
+        ConfigError: settings of the network that cannot work.
+    """
+
+    def __init__(self, network: Callable[..., GraphNetwork], loss: Loss, trainer: TrainerSettings, seed: int) -> None:
+        self._description, self._make_network = _checked_factory(network)
+        self._loss = loss
+        self._trainer = trainer
+        self._seed = seed
+        self._widths: dict[str, int] = {}
+        self._network: GraphNetwork | None = None
+        self._feature_version: str | None = None
+        # the smallest network there is: wrong settings are found now, before any data is read
+        with torch_settings(trainer, seed):
+            self._make_network(node_kinds=1, edge_kinds=1, node_features=1)
+
+    @property
+    def kind(self) -> PredictionKind:
+        """What the loss makes the network predict."""
+        return self._loss.predicts
+
+    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
+        """Trains a new network; the widths come from the programs.
+
+        Raises:
+            KernelcastError: nothing to learn from, or the loss is no longer a number.
+        """
+        require_learnable(train, self._loss)
+        self._widths = {
+            "node_kinds": len(NODE_KINDS),
+            "edge_kinds": len(EDGE_KINDS),
+            "node_features": train.ast.node_features.shape[1],
+        }
+        with torch_settings(self._trainer, self._seed):
+            network = self._make_network(**self._widths)
+            features = np.asarray(train.ast.node_features, dtype=np.float64)
+            network.encoder.standardise(
+                torch.from_numpy(features.mean(axis=0)).float(), torch.from_numpy(features.std(axis=0)).float()
+            )
+            network.set_output_range(*self._loss.output_range(train.log_seconds))
+            train_network(network, self._loss, self._trainer, self._seed, train, valid, log)
+        self._network, self._feature_version = network, train.feature_version
+
+    def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
+        """One number a program, lower is faster, in the unit that `kind` tells."""
+        require_version(self._feature_version, programs, self._name)
+        assert self._network is not None
+        device = prediction_device(self._trainer)
+        parts = [np.zeros(0, dtype=np.float64)]
+        with torch_settings(self._trainer, self._seed), torch.inference_mode():
+            network = self._network.to(device).eval()
+            batches = SequentialBatches(programs, self._trainer.batch_nodes)
+            parts += [network(batch.to(device)).cpu().numpy().astype(np.float64) for batch in batches]
+            self._network.cpu()
+        return np.concatenate(parts)
+
+    def save(self, directory: Path) -> None:
+        """Writes settings as JSON and weights as safetensors into an existing folder."""
+        if self._network is None:
+            raise KernelcastError(f"{self._name} has not been fitted: there is nothing to save")
+        settings = {
+            "network": self._description,
+            "widths": self._widths,
+            "loss": describe(self._loss),
+            "trainer": describe(self._trainer),
+            "seed": self._seed,
+            "feature_version": self._feature_version,
+        }
+        write_json(directory / SETTINGS_FILE, settings)
+        weights = {name: value.contiguous() for name, value in self._network.state_dict().items()}
+        save_file(weights, directory / WEIGHTS_FILE)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Reads what `save` wrote.
+
+        Raises:
+            MissingInputError: a file is not there.
+            MalformedDataError: a file is torn, or settings and weights do not fit together.
+        """
+        settings = read_json(directory / SETTINGS_FILE, "train")
+        weights = directory / WEIGHTS_FILE
+        require(weights, "train")
+        try:
+            model = cls(
+                revive_factory(settings["network"]),
+                revive(settings["loss"]),
+                revive(settings["trainer"]),
+                settings["seed"],
+            )
+            model._widths, model._feature_version = settings["widths"], settings["feature_version"]
+            with torch_settings(model._trainer, model._seed):
+                model._network = model._make_network(**model._widths)
+            model._network.load_state_dict(load_file(weights))
+        except (ConfigError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            raise MalformedDataError(
+                f"{directory} is not a whole saved model ({error}); run `dvc repro train`"
+            ) from error
+        return model
+
+    @property
+    def _name(self) -> str:
+        return f"the model {self._description['class'].rpartition('.')[2]}"
+
+
+def _checked_factory(network: Callable[..., GraphNetwork]) -> tuple[dict[str, Any], Callable[..., GraphNetwork]]:
+    """The description of a factory and the factory made from it, the names of its arguments checked."""
+    description = describe_factory(network)
+    factory = revive_factory(description)
+    try:
+        inspect.signature(factory).bind(node_kinds=1, edge_kinds=1, node_features=1)
+    except TypeError as error:
+        raise ConfigError(f"model.network does not fit {description['class']}: {error}") from error
+    return description, factory

@@ -1,0 +1,92 @@
+"""Trained models on disk: written whole or not at all, checked when read, free of pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+from pathlib import Path
+from typing import Any, cast
+
+from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.files import atomic_directory, read_json, write_json
+from kernelcast.models.description import class_path, resolve_class
+from kernelcast.models.protocol import CostModel
+
+FORMAT_VERSION = 1
+"""Version of the folder; a change that an older kernelcast cannot read raises it."""
+
+MODEL_FILE = "model.json"
+LIBRARIES = ("kernelcast", "numpy", "torch", "torch-geometric", "xgboost", "xgboost-cpu")
+
+
+def save_model(model: CostModel, directory: Path) -> None:
+    """Writes a fitted model to `directory`, replacing what was there only when all of it is written.
+
+    `model.json` has the version of the format, the class, what its predictions mean, the library versions and a
+    checksum of every other file; the model writes the others.
+    """
+    path = class_path(type(model))
+    with atomic_directory(directory) as temporary:
+        model.save(temporary)
+        description = {
+            "version": FORMAT_VERSION,
+            "class": path,
+            "kind": model.kind.value,
+            "libraries": _library_versions(),
+            "files": {file.name: _checksum(file) for file in sorted(temporary.iterdir())},
+        }
+        write_json(temporary / MODEL_FILE, description)
+
+
+def load_model(directory: Path) -> CostModel:
+    """Reads a model that `save_model` wrote, in any process, without the configuration.
+
+    Raises:
+        MissingInputError: there is no model.
+        MalformedDataError: a file is missing or torn, or the model is of another format version.
+    """
+    description = read_json(directory / MODEL_FILE, "train")
+    if not isinstance(description, dict) or description.get("version") != FORMAT_VERSION:
+        found = description.get("version") if isinstance(description, dict) else None
+        raise MalformedDataError(
+            f"{directory / MODEL_FILE} has version {found}, this kernelcast reads {FORMAT_VERSION}; "
+            "run `dvc repro train`"
+        )
+    for name, checksum in _files(description, directory).items():
+        file = directory / name
+        if not file.is_file():
+            raise MissingInputError(f"{file} does not exist: the saved model is not whole; run `dvc repro train`")
+        if _checksum(file) != checksum:
+            raise MalformedDataError(f"{file} is not what was saved (torn or edited); run `dvc repro train`")
+    loader: Any = resolve_class(description.get("class"))
+    if not callable(getattr(loader, "load", None)):
+        raise MalformedDataError(f"{directory / MODEL_FILE} names {description.get('class')}, which is no cost model")
+    try:
+        return cast(CostModel, loader.load(directory))
+    except KernelcastError:
+        raise
+    except (ValueError, TypeError, KeyError) as error:
+        raise MalformedDataError(f"{directory} cannot be read as a model ({error}); run `dvc repro train`") from error
+
+
+def _files(description: dict[str, Any], directory: Path) -> dict[str, str]:
+    files = description.get("files")
+    plain_names = isinstance(files, dict) and all(Path(name).name == name for name in files)
+    if not plain_names:
+        raise MalformedDataError(f"{directory / MODEL_FILE} does not list the model's files; run `dvc repro train`")
+    return cast(dict[str, str], files)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _library_versions() -> dict[str, str]:
+    versions = {}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,71 @@
+"""How long, how fast and on what a neural model trains: plain settings, checked before any work."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernelcast.errors import ConfigError
+
+ACCELERATORS = ("cpu", "gpu", "auto")
+
+
+@dataclass(frozen=True)
+class TrainerSettings:
+    """Settings of one training.
+
+    Attributes:
+        max_epochs: passes over the training programs at most.
+        patience: epochs without a better validation metric before training stops.
+        learning_rate: largest rate of the schedule (linear warm-up, then half a cosine down to a hundredth).
+        warmup_epochs: epochs of the linear warm-up; 0 starts at the full rate.
+        weight_decay: of AdamW.
+        batch_nodes: graph nodes of one batch at most; one larger program is a batch of its own.
+        chunk_programs: programs of one workload that a batch takes together, so that they can be compared.
+        gradient_clip: largest norm of the gradient; 0 turns clipping off.
+        threads: torch threads; on graphs as small as these one is the fastest.
+        accelerator: `cpu`, `gpu`, or `auto` (a GPU where there is one).
+
+    Raises:
+        ConfigError: a value that cannot work.
+    """
+
+    max_epochs: int
+    patience: int
+    learning_rate: float
+    warmup_epochs: int
+    weight_decay: float
+    batch_nodes: int
+    chunk_programs: int
+    gradient_clip: float
+    threads: int
+    accelerator: str
+
+    def __post_init__(self) -> None:
+        for name in ("max_epochs", "patience", "batch_nodes", "threads"):
+            _require_count(f"trainer.{name}", getattr(self, name), 1)
+        _require_count("trainer.chunk_programs", self.chunk_programs, 2)
+        _require_count("trainer.warmup_epochs", self.warmup_epochs, 0)
+        _require_number("trainer.learning_rate", self.learning_rate, positive=True)
+        _require_number("trainer.weight_decay", self.weight_decay)
+        _require_number("trainer.gradient_clip", self.gradient_clip)
+        if self.accelerator not in ACCELERATORS:
+            raise ConfigError(f"trainer.accelerator={self.accelerator}: use one of {', '.join(ACCELERATORS)}")
+
+    def learning_rate_factor(self, epoch: int) -> float:
+        """Share of `learning_rate` used in `epoch` (from 0): linear warm-up, then half a cosine down to 0.01."""
+        if epoch < self.warmup_epochs:
+            return (epoch + 1) / (self.warmup_epochs + 1)
+        progress = (epoch - self.warmup_epochs) / max(self.max_epochs - self.warmup_epochs, 1)
+        return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+
+def _require_count(key: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{key}={value}: it must be a whole number of at least {least}")
+
+
+def _require_number(key: str, value: object, *, positive: bool = False) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < 0 or (positive and value == 0):  # type: ignore[operator]
+        raise ConfigError(f"{key}={value}: it must be a finite number {'above' if positive else 'of at least'} 0")

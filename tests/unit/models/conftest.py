@@ -1,0 +1,141 @@
+"""Made-up programs that can be learned: fast stand-ins where a test is about the model and not about the graphs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+COUNTED = ("flops", "moved_bytes", "unique_bytes", "vector_share", "parallel_share", "parallel_extent")
+
+
+class RecordedMetrics:
+    """A MetricLog that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, dict[str, float]]] = []
+
+    def metrics(self, values: Any, step: int) -> None:
+        self.rows.append((step, dict(values)))
+
+
+def make_programs(
+    workloads: int = 4, per_workload: int = 24, nodes: tuple[int, int] = (6, 30), seed: int = 0
+) -> Programs:
+    """Random trees; the time grows with a feature of the nodes and falls with the share of vectorised loops."""
+    random = np.random.default_rng(seed)
+    count = workloads * per_workload
+    sizes = random.integers(nodes[0], nodes[1] + 1, size=count)
+    offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    parents, depths, kinds, features, edges, edge_kinds = [], [], [], [], [], []
+    labels, flat = [], []
+    workload = np.repeat(np.arange(workloads), per_workload)
+    scale = random.uniform(0, 6, size=workloads)
+    vectorized = NODE_KINDS.index("loop_vectorized")
+    for program, size in enumerate(sizes):
+        parent, depth = random_tree(random, int(size))
+        # loops of several kinds more often than the rest
+        kind = np.where(
+            random.random(size) < 0.5, random.integers(1, 5, size), random.integers(6, len(NODE_KINDS), size)
+        )
+        level = random.normal()
+        feature = random.normal(size=(size, len(NODE_FEATURES))) + level
+        feature[:, 1] = scale[workload[program]]
+        share = float(np.mean(kind == vectorized))
+        labels.append(-9 + scale[workload[program]] + 0.7 * feature[:, 0].mean() - 2.0 * share + 0.02 * random.normal())
+        flat.append(
+            [20 + scale[workload[program]], 18, 17, np.log1p(share), np.log1p(1.0), np.log1p(4.0), feature[:, 0].mean()]
+        )
+        parents.append(parent)
+        depths.append(depth)
+        kinds.append(kind)
+        features.append(feature)
+        children = np.arange(1, size)
+        edges.append(np.stack([np.r_[parent[1:], children], np.r_[children, parent[1:]]]))
+        edge_kinds.append(np.r_[np.zeros(size - 1), np.ones(size - 1)])
+    return Programs(
+        ast=AstGraphs(
+            node_kind=np.concatenate(kinds).astype(np.int16),
+            node_features=np.concatenate(features).astype(np.float32),
+            node_parent=np.concatenate(parents).astype(np.int32),
+            node_depth=np.concatenate(depths).astype(np.int16),
+            node_offset=offset,
+            edge_index=np.concatenate(edges, axis=1).astype(np.int32),
+            edge_kind=np.concatenate(edge_kinds).astype(np.int8),
+            edge_offset=np.concatenate([[0], np.cumsum(2 * (sizes - 1))]).astype(np.int64),
+        ),
+        features=FlatFeatures(np.array(flat, dtype=np.float32), (*COUNTED, "mean_level")),
+        log_seconds=np.array(labels, dtype=np.float64),
+        workload=workload.astype(np.int32),
+        workload_names=tuple(f"workload_{index}" for index in range(workloads)),
+        program_key=np.array([f"{seed:04x}{program:012x}" for program in range(count)]),
+        machine=Machine(cores=2, vector_lanes=8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),
+        feature_version="1-made-up",
+    )
+
+
+def random_tree(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parents and depths of a random tree in depth-first order."""
+    parent, depth = np.full(size, -1), np.zeros(size, dtype=np.int64)
+    path = [0]
+    for node in range(1, size):
+        del path[int(random.integers(1, len(path) + 1)) :]
+        parent[node], depth[node] = path[-1], len(path)
+        path.append(node)
+    return parent, depth
+
+
+def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
+    """The file conf/GROUP/NAME.yaml with some entries changed."""
+    return {**yaml.safe_load((CONF / group / f"{name}.yaml").read_text()), **changes}
+
+
+def make_model(name: str, loss: str = "rank", seed: int = 0, **trainer: Any) -> Any:
+    """The model of conf/model/NAME.yaml as the train stage makes it; `trainer` changes the default trainer."""
+    settings = {"max_epochs": 30, "patience": 30, "batch_nodes": 600, "learning_rate": 0.005, **trainer}
+    return instantiate(
+        configured("model", name),
+        loss=instantiate(configured("loss", loss)),
+        trainer=instantiate(configured("trainer", "default", **settings)),
+        seed=seed,
+    )
+
+
+@pytest.fixture
+def programs() -> Programs:
+    return make_programs()
+
+
+@pytest.fixture(scope="session")
+def programs_of() -> Callable[..., Programs]:
+    return make_programs
+
+
+@pytest.fixture(scope="session")
+def model_of() -> Callable[..., Any]:
+    return make_model
+
+
+@pytest.fixture(scope="session")
+def conf_of() -> Callable[..., dict[str, Any]]:
+    return configured
+
+
+@pytest.fixture
+def metric_log() -> RecordedMetrics:
+    return RecordedMetrics()
+
+
+@pytest.fixture
+def split(programs: Programs) -> tuple[Programs, Programs]:
+    """Three quarters to train on, a quarter to validate."""
+    rows = np.random.default_rng(1).permutation(len(programs))
+    cut = len(rows) * 3 // 4
+    return programs.select(np.sort(rows[:cut])), programs.select(np.sort(rows[cut:]))
