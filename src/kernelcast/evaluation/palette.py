@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F3C8D", "#333333")
-"""Told apart with any colour vision (after Okabe and Ito, Color Universal Design, 2008; yellow is too pale for points)."""
+"""Told apart with any colour vision, after Okabe and Ito, Color Universal Design (2008); their yellow is too pale."""
 
 MATPLOTLIB_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 PLOTLY_MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from kernelcast.evaluation.metrics import dense_ranks
 from kernelcast.evaluation.palette import COLOURS, MATPLOTLIB_MARKERS, split_title, style
+from kernelcast.evaluation.predictions import prediction_table
 from kernelcast.evaluation.results import Role, SplitResult
 from kernelcast.models.protocol import PredictionKind
 
@@ -28,11 +30,21 @@ def prediction_figure(
     programs: Programs, predicted: Float64[np.ndarray, "programs"], kind: PredictionKind | str, title: str = ""
 ) -> Figure:
     """A parity plot for predicted times, a plot of rank over time for predicted ranks."""
-    names = [programs.workload_names[number] for number in programs.workload]
-    true_seconds = np.exp(programs.log_seconds)
+    return predictions_figure(prediction_table("", "", programs, predicted), kind, title)
+
+
+def predictions_figure(predictions: pa.Table, kind: PredictionKind | str, title: str = "") -> Figure:
+    """The same from the rows of one model in `predictions.parquet`."""
+    true_seconds = np.exp(predictions["log_seconds"].to_numpy())
+    predicted, names = predictions["prediction"].to_numpy(), predictions["workload"].to_pylist()
     if kind == PredictionKind.LOG_SECONDS:
-        return parity_figure(true_seconds, np.exp(np.clip(predicted, -700, 700)), names, title)
+        return parity_figure(true_seconds, seconds_of(predicted), names, title)
     return rank_figure(true_seconds, predicted, names, title)
+
+
+def seconds_of(log_seconds: Float64[np.ndarray, "programs"]) -> Float64[np.ndarray, "programs"]:
+    """Seconds, kept within what an axis can show."""
+    return np.exp(np.clip(log_seconds, -60.0, 60.0))
 
 
 def parity_figure(

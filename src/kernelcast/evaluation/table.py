@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ HEADINGS = {
 }
 """Short names of the metrics for table heads."""
 
-ABSENT = "–"
+ABSENT = "-"
 """Shown where a value is not defined."""
 
 
@@ -72,6 +72,17 @@ def split_caption(result: SplitResult, confidence: float) -> str:
     if result.unranked:
         text += f" Not ranked, for want of two different times: {', '.join(result.unranked)}."
     return text
+
+
+def noise_sentence(results: Results) -> str:
+    """How far two measurements of one program are apart."""
+    noise = results.noise
+    if noise is None:
+        return "Noise: unknown, no program was measured in more than one round."
+    return (
+        "Noise: two measurements of a program (even against odd rounds) differ by a factor of "
+        f"{noise.ratio_median:.3f} at the median and {noise.ratio_p90:.3f} at the 90th percentile, over {noise.programs} programs."
+    )
 
 
 def row_texts(model: ModelResult) -> list[str]:
@@ -166,7 +177,7 @@ def long_rows(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def workload_rows(results: Results) -> list[dict[str, Any]]:
+def per_workload_rows(results: Results) -> list[dict[str, Any]]:
     """One row a split, model and workload."""
     return [
         {
@@ -182,9 +193,9 @@ def workload_rows(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes rows as CSV, atomically; None becomes an empty cell."""
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> None:
+    """Writes rows as CSV, atomically; None becomes an empty cell. Columns are those of the first row unless given."""
     with atomic_file(path) as temporary, temporary.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(columns))
+        writer = csv.DictWriter(stream, list(columns or rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -1,0 +1,79 @@
+"""Writes everything that `evaluate` leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kernelcast.evaluation import plots
+from kernelcast.evaluation.predictions import write_predictions
+from kernelcast.evaluation.results import RESULTS_FILE, Results, write_results
+from kernelcast.evaluation.table import long_rows, nested_metrics, per_workload_rows, wide_rows, write_csv
+from kernelcast.files import atomic_directory, write_json
+
+METRICS_FILE = "metrics.json"
+LEARNING_COLUMNS = ("split", "model", "metric", "step", "value")
+DOTS_PER_INCH = 120
+
+
+def write_outputs(directory: Path, results: Results, predictions: pa.Table, models: Path) -> None:
+    """Writes results, tables, learning curves, predictions and plots.
+
+    `results.json` and `metrics.json` are removed first and written last: where they are, all files belong together.
+
+    Args:
+        directory: where to.
+        results: the numbers.
+        predictions: columns of `PREDICTION_SCHEMA`.
+        models: folder of the trained models, for their learning curves.
+    """
+    for name in (RESULTS_FILE, METRICS_FILE):
+        (directory / name).unlink(missing_ok=True)
+    write_predictions(directory, predictions)
+    write_csv(directory / "table.csv", wide_rows(results))
+    write_csv(directory / "leaderboard.csv", long_rows(results))
+    write_csv(directory / "per_workload.csv", per_workload_rows(results))
+    write_csv(directory / "learning.csv", learning_rows(results, models), LEARNING_COLUMNS)
+    write_plots(directory / "plots", results, predictions)
+    write_metric_files(directory / "metrics", results)
+    write_results(directory, results)
+    write_json(directory / METRICS_FILE, nested_metrics(results))
+
+
+def write_metric_files(directory: Path, results: Results) -> None:
+    """Writes one small file a split and model, which `dvc metrics show` lists as one row each."""
+    with atomic_directory(directory) as temporary:
+        for split, of_model in nested_metrics(results).items():
+            for model, values in of_model.items():
+                write_json(temporary / split / f"{model.replace(' ', '_')}.json", values)
+
+
+def learning_rows(results: Results, models: Path) -> list[dict[str, Any]]:
+    """The learning curves of all models, one row a step and metric."""
+    return [
+        {"split": result.split, "model": model.model, "metric": metric, "step": step, "value": value}
+        for result in results.splits
+        for model in result.models
+        for history in [models / result.split / model.model / "history.csv"]
+        if history.is_file()
+        for metric, points in plots.read_history(history).items()
+        for step, value in points
+    ]
+
+
+def write_plots(directory: Path, results: Results, predictions: pa.Table) -> None:
+    """Draws the leaderboard, every split's tau by workload and every model's predictions."""
+    splits, names = (np.asarray(predictions[column].to_pylist(), dtype=object) for column in ("split", "model"))
+    with atomic_directory(directory) as temporary:
+        plots.leaderboard_figure(results.splits).savefig(temporary / "leaderboard.png", dpi=DOTS_PER_INCH)
+        for result in results.splits:
+            plots.tau_figure(result).savefig(temporary / f"{result.split}_tau_by_workload.png", dpi=DOTS_PER_INCH)
+            for model in result.models:
+                rows = predictions.filter((splits == result.split) & (names == model.model))
+                if not rows.num_rows:
+                    continue  # the noise ceiling predicts nothing
+                figure = plots.predictions_figure(rows, model.kind, f"{model.model}, {result.split} split")
+                figure.savefig(temporary / f"{result.split}_{model.model}.png", dpi=DOTS_PER_INCH)

@@ -1,0 +1,261 @@
+"""Scores every model on every split with the same metrics."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.files import read_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kernelcast.evaluation.noise import HalfLabels
+    from kernelcast.evaluation.results import MissingModel, ModelResult, Results, SplitResult
+    from kernelcast.evaluation.scoring import Bootstrap
+    from kernelcast.graphs.programs import Programs
+    from kernelcast.stages.tracking import TrackedRun
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One split with its models scored.
+
+    Attributes:
+        result: the numbers.
+        predictions: one table a model, columns of `PREDICTION_SCHEMA`.
+        missing: models that could not be scored.
+    """
+
+    result: SplitResult
+    predictions: list[pa.Table]
+    missing: list[MissingModel]
+
+
+def evaluate(config: DictConfig) -> None:
+    """Scores every model in `paths.models` on the test programs of every split in `paths.graphs`.
+
+    A model that is missing or cannot be used is listed as such, and the others are scored. Prints a table a split and
+    writes to `paths.evaluation`: `results.json` (everything), `metrics.json` and `metrics/` (for DVC), `table.csv`
+    (one row a model), `leaderboard.csv` (one row a metric), `per_workload.csv`, `learning.csv`, `predictions.parquet`
+    and `plots/`.
+
+    Raises:
+        ConfigError: `confidence` or `bootstrap_samples` makes no sense.
+        MissingInputError: there are no graphs, no measurements, or no model that can be used.
+    """
+    import pyarrow as pa
+
+    from kernelcast.evaluation.noise import half_labels, noise_of
+    from kernelcast.evaluation.outputs import write_outputs
+    from kernelcast.evaluation.results import RESULTS_VERSION, Results
+    from kernelcast.graphs.store import read_data_hash, read_programs
+    from kernelcast.records import read_measurements
+    from kernelcast.stages.tracking import tracked_run
+
+    bootstrap = bootstrap_settings(config)
+    models = Path(config.paths.models)
+    names = model_names(models)
+    with tracked_run(config, "evaluate", "evaluate") as run:
+        programs = read_programs(Path(config.paths.graphs))
+        run.dataset("graphs", read_data_hash(Path(config.paths.graphs)), Path(config.paths.graphs))
+        labels = half_labels(read_measurements(Path(config.paths.measurements)).measured)
+        scored = [
+            score_split(split, programs, models, names, Path(config.paths.graphs), labels, bootstrap)
+            for split in split_names(Path(config.paths.graphs))
+        ]
+        results = Results(
+            RESULTS_VERSION,
+            bootstrap.confidence,
+            bootstrap.samples,
+            noise_of(labels),
+            tuple(entry.result for entry in scored),
+            tuple(missing for entry in scored for missing in entry.missing),
+        )
+        if not any(entry.predictions for entry in scored):
+            reasons = "; ".join(f"{missing.model} on {missing.split}: {missing.reason}" for missing in results.missing)
+            raise MissingInputError(f"none of the models in {models} can be used ({reasons}); run `dvc repro train`")
+        predictions = pa.concat_tables(table for entry in scored for table in entry.predictions)
+        write_outputs(Path(config.paths.evaluation), results, predictions, models)
+        log_results(run, Path(config.paths.evaluation), results)
+    print_tables(results)
+    logger.info("tables, plots and predictions are in %s", config.paths.evaluation)
+
+
+def bootstrap_settings(config: DictConfig) -> Bootstrap:
+    """The settings of the intervals.
+
+    Raises:
+        ConfigError: a value out of range; the message names the key.
+    """
+    from kernelcast.evaluation.scoring import Bootstrap
+
+    if not 0 < config.confidence < 1:
+        raise ConfigError(f"confidence={config.confidence} is no share between 0 and 1; 0.95 is usual")
+    if config.bootstrap_samples < 1:
+        raise ConfigError(f"bootstrap_samples={config.bootstrap_samples} must be at least 1; 1000 is usual")
+    return Bootstrap(config.bootstrap_samples, config.confidence, config.seed)
+
+
+def model_names(models: Path) -> list[str]:
+    """Names of the models that are there for any split.
+
+    Raises:
+        MissingInputError: there is none.
+    """
+    names = sorted({path.name for path in models.glob("*/*") if path.is_dir() and not path.name.startswith(".")})
+    if not names:
+        raise MissingInputError(f"there is no trained model in {models}; run `dvc repro train` first")
+    return names
+
+
+def split_names(graphs: Path) -> list[str]:
+    """Names of the splits that the graphs stage made.
+
+    Raises:
+        MissingInputError: there is none.
+    """
+    names = sorted(path.stem for path in (graphs / "splits").glob("*.json"))
+    if not names:
+        raise MissingInputError(f"there is no split in {graphs / 'splits'}; run `dvc repro graphs` first")
+    return names
+
+
+def score_split(
+    split: str,
+    programs: Programs,
+    models: Path,
+    names: list[str],
+    graphs: Path,
+    labels: HalfLabels,
+    bootstrap: Bootstrap,
+) -> Scored:
+    """Scores the models `names` on the test programs of one split, the noise ceiling among them."""
+    from kernelcast.evaluation.bootstrap import Resampling
+    from kernelcast.evaluation.predictions import prediction_table
+    from kernelcast.evaluation.results import MissingModel, SplitResult
+    from kernelcast.evaluation.scoring import ceiling
+    from kernelcast.evaluation.summary import summarise
+    from kernelcast.graphs.splits import read_split
+
+    rows = read_split(graphs, split)
+    test = programs.select(rows.test)
+    if not len(test):
+        raise MalformedDataError(
+            f"the split {split} in {graphs} has no test programs; measure more programs or hold out a larger share"
+        )
+    known = set(test.workload.tolist()) <= set(programs.workload[rows.train].tolist())
+    resampling = Resampling.PROGRAMS if known else Resampling.WORKLOADS_AND_PROGRAMS
+    again = ceiling(test, labels, resampling, bootstrap)
+    if again is None:
+        logger.warning("no noise ceiling on the %s split: none of its programs was measured in two rounds", split)
+    found: list[ModelResult] = [] if again is None else [again]
+    predictions, missing = [], []
+    for name in names:
+        try:
+            result, predicted = score_model(models / split / name, split, name, test, resampling, bootstrap)
+        except KernelcastError as error:
+            logger.warning("%s on the %s split is left out: %s", name, split, error)
+            missing.append(MissingModel(split, name, str(error)))
+            continue
+        found.append(result)
+        predictions.append(prediction_table(split, name, test, predicted))
+    found.sort(key=lambda result: -result.metrics["kendall_tau"].value if "kendall_tau" in result.metrics else 2.0)
+    scores = summarise(test, test.log_seconds, "log_seconds")
+    return Scored(
+        SplitResult(
+            split=split,
+            known_workloads=known,
+            train_programs=len(rows.train),
+            test_programs=len(test),
+            test_workloads=tuple(entry.workload for entry in scores.per_workload),
+            unranked=scores.unranked,
+            resampling=resampling.value,
+            models=tuple(found),
+        ),
+        predictions,
+        missing,
+    )
+
+
+def score_model(
+    directory: Path, split: str, name: str, test: Programs, resampling: Any, bootstrap: Bootstrap
+) -> tuple[ModelResult, Any]:
+    """Loads one model and scores its predictions for `test`.
+
+    Raises:
+        KernelcastError: it is missing, torn, of another version or split, or predicts what is no number.
+    """
+    from kernelcast.evaluation.results import ModelResult, Role
+    from kernelcast.evaluation.scoring import checked, score, timed
+    from kernelcast.models.saved import load_model
+
+    training = read_training(directory, split)
+    model = load_model(directory / "model")
+    predicted, microseconds = timed(lambda: model.predict(test), len(test))
+    predicted = checked(predicted, len(test), name)
+    metrics, per_workload = score(test, predicted, model.kind, resampling, bootstrap)
+    learned = bool(training["learned"])
+    result = ModelResult(
+        model=name,
+        role=Role.LEARNED if learned else Role.BASELINE,
+        kind=str(model.kind),
+        loss=str(training["loss"]) if learned else "",
+        programs=len(test),
+        metrics=metrics,
+        per_workload=per_workload,
+        train_seconds=float(training["seconds"]) if learned else None,
+        predict_microseconds=microseconds,
+    )
+    return result, predicted
+
+
+def read_training(directory: Path, split: str) -> dict[str, Any]:
+    """How a model was trained.
+
+    Raises:
+        MissingInputError: it was not, or training did not finish.
+        MalformedDataError: a field is missing, or it was trained on another split.
+    """
+    path = directory / "training.json"
+    training = read_json(path, "train")
+    for field in ("split", "loss", "seconds", "learned"):
+        if not isinstance(training, dict) or field not in training:
+            raise MalformedDataError(f"{path} has no field {field}; run `dvc repro -f train`")
+    if training["split"] != split:
+        raise MalformedDataError(f"{path} is of the split {training['split']}, not {split}; run `dvc repro -f train`")
+    return training
+
+
+def log_results(run: TrackedRun, directory: Path, results: Results) -> None:
+    """Records metrics, tables and plots with the run."""
+    from kernelcast.evaluation.table import nested_metrics
+
+    for split, of_model in nested_metrics(results).items():
+        for model, values in of_model.items():
+            run.metrics({f"{split}/{model}/{name}": value for name, value in values.items()})
+    run.artifact(directory / "plots", "plots")
+    for name in ("table.csv", "leaderboard.csv", "per_workload.csv", "results.json"):
+        run.artifact(directory / name)
+
+
+def print_tables(results: Results) -> None:
+    """Prints the results; to a file or pipe in lines long enough for the table."""
+    from rich.console import Console
+
+    from kernelcast.evaluation.table import noise_sentence, terminal_tables
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    for entry in terminal_tables(results):
+        console.print(entry)
+        console.print()
+    console.print(noise_sentence(results))
