@@ -1,9 +1,9 @@
 """Where an access goes as the loops around it run: strides, distinct elements, cache lines.
 
-An index is kept as a sum with one term a loop variable, which is what schedules make: `i // 4 * 8 + j * 2 + k`. A term is a
-coefficient, or a table of its values where division makes it other than linear. Divisions of a sum are split exactly where
-the parts allow it, and term by term (leaving out carries) where they do not. So counts of elements are exact for affine
-indices and close estimates otherwise.
+An index is kept as a sum with one term a loop variable, which is what schedules make: `i // 4 * 8 + j * 2 + k`. A term
+is a coefficient, or a table of its values where division makes it other than linear. Divisions of a sum are split
+exactly where the parts allow it, and term by term (leaving out carries) where they do not. So counts of elements are
+exact for affine indices and close estimates otherwise.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ProgramFacts:
         """Bytes between memory and a cache of `cache_bytes` that drops what was not used for longest.
 
         A loop brings in what it touches once if one iteration fits: what the next iteration uses again is still there.
-        Otherwise each iteration brings in all that its own inner loops bring in. Below the innermost loops everything fits.
+        Otherwise each iteration brings in all that its own inner loops bring in. Below the innermost loops all fits.
         """
         if self.touched_bytes <= cache_bytes or not self.roots:
             return self.touched_bytes

@@ -1,15 +1,17 @@
 """The abstract syntax tree of a scheduled program as arrays.
 
-After Tomczak et al. 2019 (arXiv 1904.11876, section 3), with the memory features that Ansor (arXiv 2006.06762, appendix B) found to
-matter: the tree holds loops, blocks, statements, accesses and arithmetic; its leaves are constants and variables.
+After Tomczak et al. 2019 (arXiv 1904.11876), with memory features of the kind that Ansor (arXiv 2006.06762, appendix B)
+takes: the tree holds loops, blocks, statements, accesses and arithmetic; its leaves are constants and variables.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from kernelcast.errors import ConfigError
 from kernelcast.graphs.accesses import Access
 from kernelcast.graphs.analysis import ProgramFacts, StatementFacts
 from kernelcast.graphs.programs import AstGraphs
@@ -36,6 +38,11 @@ class AstOptions:
     indices: bool = True
     buffer_edges: bool = True
     definition_edges: bool = True
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not isinstance(value, bool):
+                raise ConfigError(f"features.{name}: expected true or false, got {value!r}")
 
 
 def syntax_tree(facts: ProgramFacts, options: AstOptions) -> AstGraphs:
@@ -243,9 +250,7 @@ class _TreeBuilder:
         together = parent[order[1:]] == parent[order[:-1]]
         pairs["next_sibling"] = np.stack([order[:-1][together], order[1:][together]])
         chains = list(self.accesses_of.values()) if self.options.buffer_edges else []
-        pairs["next_same_buffer"] = _as_edges(
-            [pair for chain in chains for pair in zip(chain, chain[1:], strict=False)]
-        )
+        pairs["next_same_buffer"] = _as_edges([pair for chain in chains for pair in pairwise(chain)])
         pairs["definition_to_use"] = _as_edges(self.uses if self.options.definition_edges else [])
         parts, kinds = [], []
         for name, edges in pairs.items():

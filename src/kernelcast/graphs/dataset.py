@@ -63,8 +63,8 @@ def build_programs(
 ) -> tuple[Programs, Description]:
     """Turns measurements into programs, in the order of their rows.
 
-    Rows without a valid time, of another target than the campaign's, of an unknown workload, or whose schedule replays to
-    another program than the one measured, are dropped and counted.
+    Rows without a valid time, of another target than the campaign's, of an unknown workload, or whose schedule replays
+    to another program than the one measured, are dropped and counted.
 
     Args:
         measurements: what `measure` wrote.

@@ -20,10 +20,10 @@ Every column holds `log1p(value)` of the value described here, in natural logari
 | `guarded_count` | executions of blocks and branches under a condition |
 | `KIND_loops`, `statements`, `buffers`, `depth_loops` | how many there are; the deepest nest |
 | `sum_`, `max_`, `mean_` | of a quantity over all statements |
-| `first_`, `second_`, `third_` | one statement, in the order of operations (then executions) that all its executions make |
+| `first_`, `second_`, `third_` | one statement, by the operations (then executions) that it makes in all |
 
-Of one statement: loops counted from the innermost (`inner1`) outwards, the access that is stored, and the loads of the largest
-buffers (`load1` ...). Columns of an access are explained in `vocabulary.NODE_FEATURES`.
+Of one statement: loops counted from the innermost (`inner1`) outwards, the access that is stored (`target`), and the
+loads of the largest buffers (`load1` ...). Columns of an access are explained in `vocabulary.NODE_FEATURES`.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ def log_seconds(
     Raises:
         ConfigError: `label` is unknown.
     """
-    if label not in LABELS:
-        raise ConfigError(f"label: {label!r} is unknown; choose one of {', '.join(LABELS)}")
+    check_label(label)
     values = np.full(len(outcomes), np.nan)
     reasons = []
     for row, (outcome, repeats) in enumerate(zip(outcomes, run_seconds, strict=True)):
@@ -52,6 +51,12 @@ def log_seconds(
             values[row] = np.log(LABELS[label](seconds))
         reasons.append(str(reason))
     return values, reasons
+
+
+def check_label(label: str) -> None:
+    """Raises `ConfigError` when `label` is unknown."""
+    if label not in LABELS:
+        raise ConfigError(f"label: {label!r} is unknown; choose one of {', '.join(LABELS)}")
 
 
 def _fault(seconds: Float64[np.ndarray, " repeats"]) -> str:

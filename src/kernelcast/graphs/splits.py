@@ -60,7 +60,7 @@ class RandomSplit:
         _check_shares(self.test_share, self.valid_share)
 
     def split(self, workload: Int64[np.ndarray, " rows"], kinds: Sequence[str]) -> Split:
-        """Shuffles the rows of each workload; from three rows on each part gets at least one, a single row is learnt from."""
+        """Shuffles the rows of each workload; of three or more each part gets one at least."""
         generator = np.random.default_rng(self.seed)
         chosen: dict[str, list[np.ndarray]] = {part: [] for part in PARTS}
         for number in np.unique(workload):
@@ -101,8 +101,8 @@ class WorkloadSplit:
         if len(present) < FEWEST_WORKLOADS:
             raise ConfigError(
                 f"a split by workload needs at least {FEWEST_WORKLOADS} workloads with measured programs, there "
-                f"{'is' if len(present) == 1 else 'are'} {len(present)}; measure more (conf/workload) or leave the split "
-                "out with `~split@split.workload`"
+                f"{'is' if len(present) == 1 else 'are'} {len(present)}; measure more (conf/workload) or leave "
+                "the split out with `~split@split.workload`"
             )
         order = _in_turn(present, [kinds[number] for number in present], np.random.default_rng(self.seed))
         test, valid = _part_sizes(len(order), self.test_share, self.valid_share)
@@ -199,7 +199,8 @@ def _hash(content: dict[str, Any]) -> str:
 def _check_shares(test_share: float, valid_share: float) -> None:
     if not (0 < test_share < 1 and 0 < valid_share < 1 and test_share + valid_share < 1):
         raise ConfigError(
-            f"split: test_share ({test_share}) and valid_share ({valid_share}) must be above 0 and add up to less than 1"
+            f"split: test_share ({test_share}) and valid_share ({valid_share}) must be above 0, together below 1; "
+            "change conf/split"
         )
 
 

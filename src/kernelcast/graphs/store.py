@@ -1,7 +1,7 @@
 """`Programs` as a folder of flat arrays that is memory-mapped in milliseconds.
 
-One `.npy` file an array, `meta.json` with everything that is no array, and `splits/NAME.json`. The hash in `meta.json` covers
-the content of all arrays: equal hashes, equal data.
+One `.npy` file an array, `meta.json` with everything that is no array, and `splits/NAME.json`. The hash in `meta.json`
+covers the content of all arrays: equal hashes, equal data.
 """
 
 from __future__ import annotations

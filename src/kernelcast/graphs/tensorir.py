@@ -244,7 +244,7 @@ class _Reader:
         bodies = [self.nodes[number]["data"] for number in functions[1::2] if self._type(number) == "PrimFunc"]
         if not bodies:
             raise MalformedDataError(
-                "a scheduled module holds no TensorIR function; is the workload a TensorIR module? run `dvc repro measure`"
+                "a scheduled module holds no TensorIR function; make the workload of one and run `dvc repro measure`"
             )
         self.parameters = set(self._array(bodies[0]["params"]))
         return Program(self._statements(bodies[0]["body"]), tuple(self.buffers.values()))
@@ -265,7 +265,8 @@ class _Reader:
 
     def _statements(self, number: int) -> tuple[Statement, ...]:
         node = self.nodes[number]
-        kind, data = self._type(number), node.get("data")
+        kind = self._type(number)
+        data: Any = node.get("data")
         if kind == "SeqStmt":
             return tuple(statement for part in self._array(data["seq"]) for statement in self._statements(part))
         if kind == "For":
@@ -315,7 +316,8 @@ class _Reader:
         data = self.nodes[realize["block"]]["data"]
         variables = self._array(data["iter_vars"])
         bindings = self._array(realize["iter_values"])
-        axes, unit_axes = [], []
+        axes: list[Axis] = []
+        unit_axes: list[Axis] = []
         for number, binding in zip(variables, bindings, strict=True):
             axis = self.nodes[number]["data"]
             extent = self._constant(self.nodes[axis["dom"]]["data"]["extent"], "the extent of a block axis")

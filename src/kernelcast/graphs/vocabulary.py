@@ -1,7 +1,8 @@
 """What a node, an edge and a feature of a graph can be: the tables that fix every number in `AstGraphs`.
 
-Sizes and counts are stored as `log1p` of their value, flags as 0 or 1. A feature that means nothing for a kind of node is 0.
-A change of any table, or of how a feature is computed, raises `FEATURE_VERSION`: models refuse programs of another one.
+Sizes and counts are stored as `log1p` of their value, flags as 0 or 1. A feature that means nothing for a kind of node
+is 0. A change of any table, or of how a feature is computed, raises `FEATURE_VERSION`: models refuse programs of
+another one.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ EDGE_KINDS: tuple[str, ...] = (
 )
 """Kinds of edges; each kind at an even place is followed by its reverse, and every edge has its reverse edge.
 
-`next_same_buffer` chains the accesses to one buffer in the order of their nodes; `definition_to_use` goes from a loop to the block axes
-that it drives and from an axis to each of its uses as an index.
+`next_same_buffer` chains the accesses to one buffer in the order of their nodes; `definition_to_use` goes from a loop
+to the block axes that it drives, and from an axis to each of its uses as an index.
 """
 
 
