@@ -31,6 +31,7 @@ class LoopFacts:
         body_bytes: the same in one iteration.
         unroll_limit: steps that unrolling may make here.
         unrolled: becomes straight code.
+        scalar: marked vectorised, but run one by one: a condition in it differs between lanes.
         reduction: drives a reduced axis.
         lanes: extent of the vectorised loop here or around, 1 without.
         parents: facts of the loops around, outermost first.
@@ -47,6 +48,7 @@ class LoopFacts:
     touched_bytes: int = 0
     body_bytes: int = 0
     unrolled: bool = False
+    scalar: bool = False
     reduction: bool = False
     children: list[LoopFacts] = field(default_factory=list)
 
@@ -59,7 +61,7 @@ class StatementFacts:
         statement: the statement.
         loops: facts of the loops around, outermost first.
         executions: product of their extents.
-        lanes: extent of the vectorised loop around, 1 without.
+        lanes: extent of the vectorised loop around, 1 without or where lanes cannot run together.
         flops: floating-point operations of one execution.
         transcendental: those of them that are exp, sqrt, tanh, ...
         accesses: loads by the expression's identity, in program order.
@@ -148,6 +150,14 @@ def loads(expression: Expression) -> Iterator[Expression]:
         yield expression
 
 
+def lazy_conditions(expression: Expression) -> Iterator[Expression]:
+    """The conditions of choices that evaluate one side only."""
+    if expression.kind == "select" and expression.value:
+        yield expression.operands[0]
+    for operand in expression.operands:
+        yield from lazy_conditions(operand)
+
+
 def _footprint(accesses: list[Access]) -> int:
     """Distinct bytes of all accesses; those to one buffer are taken to overlap."""
     largest: dict[int, int] = {}
@@ -183,6 +193,7 @@ class _Analyst:
         self.extents: dict[int, int] = {}
         self.loop_of: dict[int, LoopFacts] = {}
         self.unroll = _UnrollState()
+        self.conditions: list[Expression] = []
 
     def visit(
         self, body: tuple[Statement, ...], loops: tuple[LoopFacts, ...], executions: int, lanes: int, limit: int
@@ -210,11 +221,14 @@ class _Analyst:
         self.facts.statements[id(statement)] = facts
         if isinstance(statement, Branch):
             self._expression(facts, statement.condition)
+            self.conditions.append(statement.condition)
             found = facts.all_accesses()
             for part in (statement.then, statement.otherwise):
                 found += self.visit(part, loops, executions, lanes, limit)
+            self.conditions.pop()
             return found
         self.unroll.steps += 1
+        self._lanes(facts, statement.value)
         self._expression(facts, statement.value)
         if isinstance(statement, Store):
             for index in statement.indices:
@@ -259,11 +273,12 @@ class _Analyst:
     def _unroll(self, facts: LoopFacts) -> None:
         """Follows `UnrollLoop` of TVM: innermost serial loops outwards, while the steps stay under the limit."""
         loop, state = facts.loop, self.unroll
-        if loop.kind == "loop_vectorized":
+        if loop.kind == "loop_vectorized" and not facts.scalar:
             # is no loop any more when unrolling comes
             return
         fits = state.rolled_depth == 0 and state.depth <= UNROLL_DEPTH_LIMIT
-        automatic = loop.kind == "loop_serial" and fits and loop.extent * state.steps <= facts.unroll_limit
+        serial = loop.kind == "loop_serial" or facts.scalar
+        automatic = serial and fits and loop.extent * state.steps <= facts.unroll_limit
         facts.unrolled = automatic or loop.kind == "loop_unrolled"
         if facts.unrolled:
             state.steps *= loop.extent
@@ -285,4 +300,21 @@ class _Analyst:
         for loop in loops:
             reduced *= loop.loop.extent if loop.reduction else 1
         found = self.visit(block.init, loops, max(1, executions // reduced), lanes, limit)
-        return found + self.visit(block.body, loops, executions, lanes, limit)
+        if block.predicate is not None:
+            self.conditions.append(block.predicate)
+        found += self.visit(block.body, loops, executions, lanes, limit)
+        if block.predicate is not None:
+            self.conditions.pop()
+        return found
+
+    def _lanes(self, facts: StatementFacts, value: Expression) -> None:
+        """Takes the lanes away where `VectorizeLoop` of TVM gives up: under a condition that differs between them."""
+        vectorised = [loop for loop in facts.loops if loop.loop.kind == "loop_vectorized"]
+        if not vectorised:
+            return
+        conditions = [*self.conditions, *lazy_conditions(value)]
+        indices = [index_of(condition, self.environment, self.extents) for condition in conditions]
+        for loop in vectorised:
+            if any(loop.loop.variable in index.terms for index in indices):
+                loop.scalar = True
+                facts.lanes = 1

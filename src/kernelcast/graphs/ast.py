@@ -138,7 +138,7 @@ class _TreeBuilder:
             flops_below=facts.flops_below,
             bytes_below=facts.touched_bytes,
             reduction=facts.reduction,
-            lanes=facts.lanes if facts.lanes > 1 else 0,
+            lanes=facts.lanes if facts.lanes > 1 and not facts.scalar else 0,
             unroll_limit=facts.unroll_limit,
             unrolled=facts.unrolled,
         )

@@ -10,7 +10,7 @@ Every column holds `log1p(value)` of the value described here, in natural logari
 | `temporary_bytes` | the part of it in buffers that are not parameters |
 | `moved_bytes` | traffic between main memory and the cache that one core has for itself (`Machine.cache_bytes`) |
 | `moved_past_Nkib_bytes` | the same for a cache of N KiB |
-| `vector_share` | share of the operations (without any: of the stores) under a vectorised loop, 0 to 1 |
+| `vector_share` | share of the operations (without any: of the stores) under a loop that is vectorised, 0 to 1 |
 | `parallel_share` | the same under a parallel loop |
 | `parallel_extent` | iterations of the outermost parallel loop, the smallest one of several weighty ones; 1 without |
 | `parallel_starts` | how often a parallel loop is started |
@@ -143,7 +143,7 @@ def _memory(facts: ProgramFacts, cache_bytes: int) -> dict[str, float]:
 
 def _loops(facts: ProgramFacts) -> dict[str, float]:
     loops = list(facts.loops.values())
-    kept = [loop for loop in loops if not loop.unrolled and loop.loop.kind != "loop_vectorized"]
+    kept = [loop for loop in loops if not loop.unrolled and (loop.scalar or loop.loop.kind != "loop_vectorized")]
     return {
         LOOP_STARTS: sum(loop.executions for loop in kept),
         LOOP_ITERATIONS: sum(loop.executions * loop.loop.extent for loop in kept),

@@ -4,7 +4,8 @@
 the module through the foreign function interface. In the JSON a node refers to others by number, and two references to
 one object carry the same number: variables and buffers are told apart by it.
 
-Serial loops and block axes that run once are left out: no machine code comes of them.
+Serial loops that run once, block axes of length one and statements without effect are left out: no machine code comes of
+them.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Expression:
         kind: one of `vocabulary.NODE_KINDS`.
         dtype: type of the value.
         operands: the operands; the indices of a load.
-        value: a constant's value; the number of a variable.
+        value: a constant's value; the number of a variable; 1 for a choice that must not evaluate the other side.
         buffer: what a load reads.
     """
 
@@ -281,7 +282,8 @@ class _Reader:
             otherwise = self._statements(data["else_case"]) if self._present(data["else_case"]) else ()
             return (Branch(self.expression(data["condition"]), self._statements(data["then_case"]), otherwise),)
         if kind == "Evaluate":
-            return (Evaluate(self.expression(data["value"])),)
+            value = self.expression(data["value"])
+            return () if value.kind == "constant" else (Evaluate(value),)
         if isinstance(data, dict) and "body" in data:
             return self._statements(data["body"])
         return ()
@@ -297,7 +299,8 @@ class _Reader:
         if extent == 1 and kind == "loop_serial" and limit is None:
             self.expressions[data["loop_var"]] = Expression("constant", "int32", value=0)
             return self._statements(data["body"])
-        return (Loop(data["loop_var"], extent, kind, limit, self._statements(data["body"])),)
+        body = self._statements(data["body"])
+        return (Loop(data["loop_var"], extent, kind, limit, body),) if body else ()
 
     def _annotations(self, number: int) -> dict[str, int]:
         """The annotations with an integer value, by name."""
@@ -326,6 +329,8 @@ class _Reader:
         predicate = self.expression(realize["predicate"])
         init = self._statements(data["init"]) if self._present(data["init"]) else ()
         body = self._statements(data["body"])
+        if not body:
+            return ()
         if not variables and predicate.kind == "constant" and not init:
             # the root block only holds allocations
             return body
@@ -361,7 +366,8 @@ class _Reader:
             return Expression("load", dtype, self._expressions(data["indices"]), buffer=self._buffer(data["source"]))
         if kind == "Call":
             name = str(self.nodes[data["op"]].get("data")).rsplit(".", 1)[-1]
-            return Expression(_FUNCTION_KINDS.get(name, "call"), dtype, self._expressions(data["args"]))
+            lazy = int(name == "if_then_else")
+            return Expression(_FUNCTION_KINDS.get(name, "call"), dtype, self._expressions(data["args"]), value=lazy)
         if kind == "Cast":
             return Expression("cast", dtype, (self.expression(data["value"]),))
         if kind == "Not":

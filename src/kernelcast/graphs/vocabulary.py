@@ -99,7 +99,9 @@ NODE_FEATURES: tuple[Feature, ...] = (
     Feature("bytes_below", "log1p(bytes)", "loop: distinct bytes touched in one execution, in cache lines of 64 bytes"),
     Feature("reduction", "flag", "loop: drives an axis that is reduced"),
     Feature(
-        "lanes", "log1p(lanes)", "loop: its extent if vectorised; others: extent of the vectorised loop around the node"
+        "lanes",
+        "log1p(lanes)",
+        "loop: its extent if vectorised; others: extent of the vectorised loop around; 0 if run one by one",
     ),
     Feature("unroll_limit", "log1p(steps)", "loop: `pragma_auto_unroll_max_step` in force"),
     Feature("unrolled", "flag", "loop: its iterations end up as straight code, by kind or under the unroll limit"),
