@@ -21,8 +21,8 @@ from kernelcast.graphs.ast import AstOptions, concatenate, syntax_tree
 from kernelcast.graphs.features import flat_features
 from kernelcast.graphs.labels import log_seconds
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.reader import parse_program
 from kernelcast.graphs.store import Description, feature_version
-from kernelcast.graphs.tensorir import parse_program
 from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements, Workload
 from kernelcast.tvm_compat import load_tvm, module_json, scheduled_module, structural_key
 
