@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 from kernelcast.evaluation.metrics import dense_ranks
 from kernelcast.evaluation.palette import COLOURS, MATPLOTLIB_MARKERS, split_title, style
@@ -63,7 +64,8 @@ def parity_figure(
             1e6 * max(true_seconds.max(), predicted_seconds.max()),
         ]
         axes.plot(ends, ends, color="black", linewidth=1, linestyle="--", label="predicted = measured", zorder=1)
-    axes.set(xscale="log", yscale="log", xlabel="measured run time (µs)", ylabel="predicted run time (µs)", title=title)
+    _log_scales(axes, "x", "y")
+    axes.set(xlabel="measured run time (µs)", ylabel="predicted run time (µs)", title=title)
     _legend(figure, axes)
     return figure
 
@@ -79,8 +81,8 @@ def rank_figure(
     figure = Figure(figsize=(7.5, 5.5), layout="constrained")
     axes = figure.subplots()
     _scatter_by_workload(axes, slowdown, place, workload_names)
+    _log_scales(axes, "x")
     axes.set(
-        xscale="log",
         xlabel="measured run time / fastest of the workload",
         ylabel="predicted place (0 fastest, 1 slowest)",
         title=title,
@@ -207,6 +209,14 @@ def _scatter_by_workload(axes: Axes, x: np.ndarray, y: np.ndarray, workload_name
         )
     axes.grid(color="#e5e5e5", linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def _log_scales(axes: Axes, *names: Literal["x", "y"]) -> None:
+    """Log axes whose ticks read 10, 100, 1000."""
+    for name in names:
+        axis = axes.xaxis if name == "x" else axes.yaxis
+        axes.set(**{f"{name}scale": "log"})
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
 
 
 def _legend(figure: Figure, axes: Axes) -> None:

@@ -81,7 +81,8 @@ def noise_sentence(results: Results) -> str:
         return "Noise: unknown, no program was measured in more than one round."
     return (
         "Noise: two measurements of a program (even against odd rounds) differ by a factor of "
-        f"{noise.ratio_median:.3f} at the median and {noise.ratio_p90:.3f} at the 90th percentile, over {noise.programs} programs."
+        f"{noise.ratio_median:.3f} at the median and {noise.ratio_p90:.3f} at the 90th percentile, "
+        f"over {noise.programs} programs."
     )
 
 

@@ -1,0 +1,215 @@
+"""Plots of the report as plotly figures, in the colours and markers of the other plots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pyarrow as pa
+from plotly.subplots import make_subplots
+
+from kernelcast.evaluation.palette import COLOURS, PLOTLY_MARKERS, style
+from kernelcast.evaluation.plots import learning_panels, relative_times_and_places, seconds_of
+from kernelcast.evaluation.results import ModelResult, SplitResult
+from kernelcast.evaluation.summary import METRIC_BY_NAME
+from kernelcast.models.protocol import PredictionKind
+
+MOST_SVG_POINTS = 4000
+"""More points than this are drawn by WebGL, which stays fluent at tens of thousands."""
+
+MOST_STATE_POINTS = 2000
+"""Points of the machine's state that are kept; an eye sees no more."""
+
+GRID = "#e2e5e9"
+
+
+def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
+    """Mean Kendall's tau of every model on every split with its interval; the noise ceiling too."""
+    figure = go.Figure()
+    for number, result in enumerate(splits):
+        colour, marker = style(number)
+        models = [model for model in result.models if "kendall_tau" in model.metrics]
+        taus = [model.metrics["kendall_tau"] for model in models]
+        figure.add_trace(
+            go.Scatter(
+                name=f"{result.split} split",
+                x=[tau.value for tau in taus],
+                y=[model.model for model in models],
+                mode="markers",
+                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 11},
+                error_x={
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [tau.high - tau.value for tau in taus],
+                    "arrayminus": [tau.value - tau.low for tau in taus],
+                    "thickness": 2,
+                },
+                customdata=[[tau.low, tau.high] for tau in taus],
+                hovertemplate="%{y}: %{x:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]",
+            )
+        )
+    names = list(dict.fromkeys(model.model for result in splits for model in result.models))
+    figure.add_vline(x=0, line={"color": "black", "dash": "dot", "width": 1})
+    figure.update_layout(scattermode="group", height=150 + 46 * len(names))
+    figure.update_xaxes(title="Kendall's tau (1 perfect, 0 chance)")
+    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1])
+    return dressed(figure)
+
+
+def prediction_chart(rows: pa.Table, kind: str) -> go.Figure:
+    """Predicted over measured time of one model, or predicted place over relative time for a model of ranks."""
+    names = rows["workload"].to_pylist()
+    true_seconds = np.exp(rows["log_seconds"].to_numpy())
+    of_time = kind == PredictionKind.LOG_SECONDS
+    if of_time:
+        x, y = 1e6 * true_seconds, 1e6 * seconds_of(rows["prediction"].to_numpy())
+    else:
+        x, y = relative_times_and_places(true_seconds, rows["prediction"].to_numpy(), names)
+    scatter = go.Scattergl if rows.num_rows > MOST_SVG_POINTS else go.Scatter
+    keys, workload = np.asarray(rows["program_key"].to_pylist()), np.asarray(names, dtype=object)
+    figure = go.Figure()
+    unit = " µs" if of_time else ""
+    for number, name in enumerate(sorted(set(names))):
+        colour, marker = style(number)
+        chosen = workload == name
+        figure.add_trace(
+            scatter(
+                name=name,
+                x=x[chosen],
+                y=y[chosen],
+                mode="markers",
+                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 8, "opacity": 0.75},
+                customdata=keys[chosen],
+                hovertemplate=f"measured %{{x:.4g}}{unit}<br>predicted %{{y:.4g}}{unit}<br>program %{{customdata}}",
+            )
+        )
+    if of_time:
+        ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
+        line = {"color": "black", "dash": "dash", "width": 1}
+        figure.add_trace(
+            go.Scatter(x=ends, y=ends, mode="lines", name="predicted = measured", line=line, hoverinfo="skip")
+        )
+        figure.update_xaxes(title="measured run time (µs)")
+        figure.update_yaxes(title="predicted run time (µs)", type="log", **decades(y))
+    else:
+        figure.update_xaxes(title="measured run time / fastest of the workload")
+        figure.update_yaxes(title="predicted place (0 fastest, 1 slowest)")
+    figure.update_xaxes(type="log", **decades(x))
+    figure.update_layout(height=520)
+    return dressed(figure)
+
+
+def workload_chart(result: SplitResult, metric: str) -> go.Figure:
+    """One metric of every model on every workload, as a coloured table with the numbers in it."""
+    models = [model for model in result.models if metric in model.metrics]
+    workloads = [
+        name for name in result.test_workloads if any(value_of(model, name, metric) is not None for model in models)
+    ]
+    values = [[value_of(model, name, metric) for model in models] for name in workloads]
+    shown = "{:.0%}" if metric == "mape" else "{:.2f}"
+    scale: dict[str, Any] = {"zmin": 0, "zmax": 1, "colorscale": "Blues"}
+    if metric == "kendall_tau":
+        scale = {"zmin": -1, "zmax": 1, "colorscale": "RdBu"}
+    elif not METRIC_BY_NAME[metric].higher_is_better:
+        scale = {"zmin": 0, "zmax": 1, "colorscale": "Oranges"}
+    figure = go.Figure(
+        go.Heatmap(
+            x=[model.model for model in models],
+            y=workloads,
+            z=values,
+            text=[["" if value is None else shown.format(value) for value in row] for row in values],
+            texttemplate="%{text}",
+            hovertemplate="%{y}, %{x}: %{text}",
+            name="",
+            xgap=2,
+            ygap=2,
+            showscale=False,
+            **scale,
+        )
+    )
+    figure.update_layout(height=110 + 34 * len(workloads))
+    figure.update_yaxes(autorange="reversed", ticksuffix=" ")
+    figure.update_xaxes(side="top", tickangle=-30)
+    return dressed(figure)
+
+
+def learning_chart(series: Mapping[str, Sequence[tuple[int, float]]]) -> go.Figure:
+    """The learning curve of one model: losses in one panel, other metrics below."""
+    panels = learning_panels(series)
+    rows = max(len(panels), 1)
+    figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    for row, (label, names) in enumerate(panels.items(), 1):
+        for number, name in enumerate(names):
+            colour, marker = style(number)
+            steps, values = zip(*series[name], strict=True)
+            figure.add_trace(
+                go.Scatter(
+                    x=steps,
+                    y=values,
+                    name=name,
+                    mode="lines+markers",
+                    line={"color": colour, "dash": "solid" if number == 0 else "dash"},
+                    marker={"symbol": PLOTLY_MARKERS[marker], "size": 5},
+                ),
+                row=row,
+                col=1,
+            )
+        figure.update_yaxes(title=label, row=row, col=1)
+    figure.update_xaxes(title="epoch or boosting round", row=rows, col=1)
+    figure.update_layout(height=120 + 200 * rows)
+    return dressed(figure)
+
+
+def state_chart(minutes: np.ndarray, slowdown: np.ndarray) -> go.Figure:
+    """How long the reference kernel took over the campaign, relative to its best: the machine's state."""
+    step = max(1, math.ceil(len(minutes) / MOST_STATE_POINTS))
+    figure = go.Figure(
+        go.Scatter(
+            x=minutes[::step],
+            y=slowdown[::step],
+            mode="markers",
+            marker={"color": COLOURS[0], "size": 4, "opacity": 0.5},
+            hovertemplate="minute %{x:.1f}: %{y:.2f} times its best",
+            name="",
+        )
+    )
+    figure.update_xaxes(title="minutes since the first repeat")
+    figure.update_yaxes(title="reference kernel / its best")
+    figure.update_layout(height=300)
+    return dressed(figure)
+
+
+def decades(values: np.ndarray) -> dict[str, Any]:
+    """Ticks of a log axis: round numbers only where it spans two decades or more."""
+    spans = math.log10(values.max() / values.min()) if len(values) and values.min() > 0 else 0.0
+    return {"dtick": 1} if spans >= 2 else {"dtick": "D2"}
+
+
+def value_of(model: ModelResult, workload: str, metric: str) -> float | None:
+    """One metric of one model on one workload; None where it is not defined."""
+    for scores in model.per_workload:
+        if scores.workload == workload:
+            return scores.metrics.get(metric)
+    return None
+
+
+def dressed(figure: go.Figure) -> go.Figure:
+    """Gives a figure the look of the page; the legend stands below, where it takes no width on a phone."""
+    figure.update_layout(
+        template="none",
+        autosize=True,
+        margin={"l": 8, "r": 12, "t": 16, "b": 8},
+        # a finger that scrolls the page must not zoom the plot
+        dragmode=False,
+        hovermode="closest",
+        font={"family": "system-ui, sans-serif", "size": 13, "color": "#1c2430"},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "yref": "paper", "x": 0},
+        plot_bgcolor="white",
+        paper_bgcolor="white",
+    )
+    figure.update_xaxes(automargin=True, gridcolor=GRID, zeroline=False, linecolor="#8a94a3", showline=True)
+    figure.update_yaxes(automargin=True, gridcolor=GRID, zeroline=False, linecolor="#8a94a3", showline=True)
+    return figure

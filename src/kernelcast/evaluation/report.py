@@ -1,0 +1,227 @@
+"""The report: one HTML page that opens from disk, without a network, on any screen."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import importlib.resources
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jinja2
+import numpy as np
+import plotly.graph_objects as go
+import pyarrow as pa
+from plotly.offline import get_plotlyjs
+
+from kernelcast.errors import MalformedDataError
+from kernelcast.evaluation import campaign, interactive, table
+from kernelcast.evaluation.palette import split_title
+from kernelcast.evaluation.results import Results, Role, SplitResult
+from kernelcast.evaluation.summary import METRICS
+from kernelcast.files import read_text
+from kernelcast.records import Measurements
+
+TEMPLATE = "report.html.j2"
+
+Curves = dict[tuple[str, str], dict[str, list[tuple[int, float]]]]
+"""Points of every learning curve: (split, model) to metric to (step, value)."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One plot of the page, or several of which a select field shows one.
+
+    Attributes:
+        name: identifier in the page.
+        label: what the select field chooses.
+        description: what there is to see, for those who do not see it.
+        groups: heading to (option, figure); a chart without choice has one option.
+    """
+
+    name: str
+    label: str
+    description: str
+    groups: dict[str, list[tuple[str, go.Figure]]]
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """The figures as plain data, in the order of the options."""
+        return [json.loads(figure.to_json()) for options in self.groups.values() for _, figure in options]
+
+
+def render_report(measurements: Measurements, results: Results, predictions: pa.Table, curves: Curves) -> str:
+    """The whole page as HTML.
+
+    Args:
+        measurements: the campaign.
+        results: what `evaluate` found.
+        predictions: of every model, columns of `PREDICTION_SCHEMA`.
+        curves: learning curves by split and model.
+    """
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"percentage": table.percentage, "number": table.number}
+    source = importlib.resources.files("kernelcast.evaluation").joinpath(TEMPLATE).read_text(encoding="utf-8")
+    state = campaign.machine_state(measurements)
+    return environment.from_string(source).render(
+        plotly=get_plotlyjs(),
+        version=importlib.metadata.version("kernelcast"),
+        campaign=measurements.campaign,
+        tries=measurements.table.num_rows,
+        measured=measurements.measured.num_rows,
+        span=campaign.time_span(measurements),
+        outcomes=campaign.outcome_counts(measurements),
+        workloads=campaign.workload_counts(measurements),
+        state=state,
+        noise=table.noise_sentence(results),
+        results=results,
+        headings=leaderboard_headings(results),
+        leaderboards=[
+            {
+                "title": split_title(result.split, result.known_workloads),
+                "caption": table.split_caption(result, results.confidence),
+                "rows": [(model.role.value, table.row_texts(model)) for model in result.models],
+            }
+            for result in results.splits
+        ],
+        verdicts=[verdict(result) for result in results.splits],
+        caveats=[caveat(result) for result in results.splits],
+        charts={
+            chart.name: chart
+            for chart in (
+                leaderboard(results),
+                prediction_plots(results, predictions),
+                workload_plots(results),
+                learning_plots(curves),
+                *([state_plot(state)] if state else []),
+            )
+        },
+    )
+
+
+def leaderboard_headings(results: Results) -> list[str]:
+    """Column heads of the leaderboard, in the order of `table.row_texts`."""
+    tau = f"Kendall's tau [{results.confidence:.0%} interval]"
+    metrics = [tau if metric.name == "kendall_tau" else metric.label for metric in METRICS]
+    return ["Model", *metrics, "Training", "Prediction, per program"]
+
+
+def leaderboard(results: Results) -> Chart:
+    """All models on all splits."""
+    return Chart(
+        "leaderboard",
+        "",
+        "Mean Kendall's tau of every model with its interval, one marker shape a split. The tables hold the numbers.",
+        {"": [("", interactive.leaderboard_chart(results.splits))]},
+    )
+
+
+def prediction_plots(results: Results, predictions: pa.Table) -> Chart:
+    """The predictions of one model at a time."""
+    splits, names = (np.asarray(predictions[column].to_pylist(), dtype=object) for column in ("split", "model"))
+    groups: dict[str, list[tuple[str, go.Figure]]] = {}
+    for result in results.splits:
+        for model in result.models:
+            rows = predictions.filter((splits == result.split) & (names == model.model))
+            if rows.num_rows:
+                figure = interactive.prediction_chart(rows, model.kind)
+                groups.setdefault(f"{result.split} split", []).append((model.model, figure))
+    return Chart(
+        "predictions",
+        "Model",
+        "Every test program as a point: predicted over measured run time on log axes, with the line on which a perfect "
+        "prediction lies. For a model that only ranks: predicted place in its workload over measured time.",
+        groups,
+    )
+
+
+def workload_plots(results: Results) -> Chart:
+    """One metric at a time, by workload and model."""
+    groups: dict[str, list[tuple[str, go.Figure]]] = {}
+    for result in results.splits:
+        for metric in METRICS:
+            if any(metric.name in model.metrics for model in result.models):
+                figure = interactive.workload_chart(result, metric.name)
+                groups.setdefault(f"{result.split} split", []).append((metric.label, figure))
+    return Chart(
+        "workloads",
+        "Metric",
+        "A table of workloads and models with one metric in every cell; the colour repeats the number.",
+        groups,
+    )
+
+
+def learning_plots(curves: Curves) -> Chart:
+    """The learning curve of one model at a time."""
+    groups: dict[str, list[tuple[str, go.Figure]]] = {}
+    for (split, model), series in curves.items():
+        groups.setdefault(f"{split} split", []).append((model, interactive.learning_chart(series)))
+    return Chart("learning", "Model", "Training and validation metrics over the epochs or boosting rounds.", groups)
+
+
+def state_plot(state: campaign.MachineState) -> Chart:
+    """The machine over the time of the campaign."""
+    return Chart(
+        "state",
+        "",
+        "Time of the reference kernel in every round, relative to its best: 1 is an undisturbed machine. "
+        f"Median {state.median:.2f}, 90th percentile {state.p90:.2f}.",
+        {"": [("", interactive.state_chart(state.minutes, state.slowdown))]},
+    )
+
+
+def verdict(result: SplitResult) -> str:
+    """Which learned models rank better than chance, stated as it is."""
+    learned = [model for model in result.models if model.role == Role.LEARNED and "kendall_tau" in model.metrics]
+    better = [model.model for model in learned if model.metrics["kendall_tau"].low > 0]
+    others = [model.model for model in learned if model.metrics["kendall_tau"].low <= 0]
+    text = f"On the {result.split} split, better than chance by more than the interval: {', '.join(better) or 'none'}"
+    return text + (f"; not shown to be: {', '.join(others)}." if others else ".")
+
+
+def caveat(result: SplitResult) -> str:
+    """How much the test programs of one split can tell."""
+    ranked = [name for name in result.test_workloads if name not in result.unranked]
+    counts = {scores.workload: scores.programs for model in result.models for scores in model.per_workload}
+    typical = int(median([counts[name] for name in ranked if name in counts] or [0]))
+    text = (
+        f"The {result.split} split has {result.test_programs} test programs of {len(result.test_workloads)} workloads"
+    )
+    if typical > 1:
+        text += (
+            f", typically {typical} a workload, where one pair in the wrong order costs "
+            f"{4 / (typical * (typical - 1)):.3f} of the workload's tau"
+        )
+    if result.known_workloads:
+        return (
+            text + ". Its intervals tell how other programs of the same workloads would come out, not other workloads."
+        )
+    return text + (
+        ". Its intervals draw workloads again; so few of them cannot show how much workloads differ, "
+        "and the true uncertainty is larger than the interval."
+    )
+
+
+def read_curves(directory: Path) -> Curves:
+    """Reads `learning.csv`.
+
+    Raises:
+        MissingInputError: `evaluate` has not run.
+        MalformedDataError: it lacks a column or a number.
+    """
+    path = directory / "learning.csv"
+    curves: Curves = {}
+    try:
+        for row in csv.DictReader(read_text(path, "evaluate").splitlines()):
+            series = curves.setdefault((row["split"], row["model"]), {})
+            series.setdefault(row["metric"], []).append((int(row["step"]), float(row["value"])))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedDataError(
+            f"{path} is not what evaluate writes ({error}); run `dvc repro -f -s evaluate`"
+        ) from error
+    return curves
