@@ -36,7 +36,7 @@ class Split:
 
 
 class Splitter(Protocol):
-    """What `conf/split` instantiates."""
+    """What `conf/splitter` instantiates."""
 
     def split(self, workload: Int64[np.ndarray, " rows"], kinds: Sequence[str]) -> Split:
         """Splits rows, given the workload number of each and the operator kind of each workload."""
@@ -102,7 +102,7 @@ class WorkloadSplit:
             raise ConfigError(
                 f"a split by workload needs at least {FEWEST_WORKLOADS} workloads with measured programs, there "
                 f"{'is' if len(present) == 1 else 'are'} {len(present)}; measure more (conf/workload) or leave "
-                "the split out with `~split@split.workload`"
+                "the split out with `~splitter@split.workload`"
             )
         order = _in_turn(present, [kinds[number] for number in present], np.random.default_rng(self.seed))
         test, valid = _part_sizes(len(order), self.test_share, self.valid_share)
@@ -200,7 +200,7 @@ def _check_shares(test_share: float, valid_share: float) -> None:
     if not (0 < test_share < 1 and 0 < valid_share < 1 and test_share + valid_share < 1):
         raise ConfigError(
             f"split: test_share ({test_share}) and valid_share ({valid_share}) must be above 0, together below 1; "
-            "change conf/split"
+            "change conf/splitter"
         )
 
 

@@ -1,0 +1,144 @@
+"""Fits one cost model on one split and records it."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from kernelcast.errors import ConfigError
+from kernelcast.files import atomic_directory, write_json
+from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
+from kernelcast.stages.tracking import TrackedRun, tracked_run
+
+if TYPE_CHECKING:
+    from kernelcast.graphs.programs import Programs
+    from kernelcast.models.protocol import CostModel
+
+logger = logging.getLogger(__name__)
+
+
+class History:
+    """A `MetricLog` that keeps every value for the learning curve and passes it on to the tracked run."""
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.run = run
+        self.rows: dict[int, dict[str, float]] = {}
+
+    def metrics(self, values: Mapping[str, float], step: int) -> None:
+        """Records `values` at `step`."""
+        self.rows.setdefault(step, {}).update(values)
+        self.run.metrics(values, step)
+
+    def write(self, path: Path) -> None:
+        """Writes one row a step, one column a metric."""
+        names = sorted({name for row in self.rows.values() for name in row})
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, ["step", *names])
+            writer.writeheader()
+            writer.writerows({"step": step, **row} for step, row in sorted(self.rows.items()))
+
+
+def train(config: DictConfig) -> float:
+    """Trains `config.model` on the training part of `config.split`.
+
+    Writes the model, how it was made and its learning curve to `config.output`, or to this run's own folder.
+
+    Returns:
+        The metric that `config.objective` names.
+
+    Raises:
+        ConfigError: there is no such split, or no such metric.
+        MissingInputError: the graphs are not there.
+    """
+    from kernelcast.graphs.splits import read_split
+    from kernelcast.graphs.store import read_data_hash, read_programs
+
+    launch = HydraConfig.get()
+    name = launch.runtime.choices.model
+    graphs = Path(config.paths.graphs)
+    output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
+    with tracked_run(config, f"{name} on {config.split}", "train") as run:
+        run.tags({OVERRIDES_TAG: " ".join(launch.overrides.task)})
+        programs = read_programs(graphs)
+        split = read_split(graphs, config.split)
+        run.dataset("graphs", read_data_hash(graphs), graphs)
+
+        loss, trainer = instantiate(config.loss), instantiate(config.trainer)
+        model: CostModel = instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
+        history = History(run)
+        started = time.perf_counter()
+        model.fit(programs.select(split.train), programs.select(split.valid), history)
+        seconds = time.perf_counter() - started
+
+        values = {"train_seconds": seconds}
+        for part, rows in (("valid", split.valid), ("test", split.test)):
+            values |= score(model, programs.select(rows), part, run)
+        objective = objective_value(config.objective, values)
+        values[OBJECTIVE_METRIC] = objective
+        run.metrics(values)
+        settings = {
+            "model": name,
+            "split": config.split,
+            "loss": launch.runtime.choices.loss,
+            "seed": config.seed,
+            "seconds": seconds,
+            "kind": str(model.kind),
+            "learned": bool(history.rows),
+            "mlflow_run_id": run.run_id,
+        }
+        write_outputs(output, model, settings, history)
+        log_outputs(run, output, history)
+        logger.info("%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output)
+    return objective
+
+
+def score(model: CostModel, programs: Programs, part: str, run: TrackedRun) -> dict[str, float]:
+    """Metrics of the model on one part of the split, named `PART/METRIC`, with a plot of them on the run."""
+    from kernelcast.evaluation.plots import prediction_figure
+    from kernelcast.evaluation.summary import summarise
+
+    if not len(programs):
+        return {}
+    predicted = model.predict(programs)
+    run.figure(prediction_figure(programs, predicted, model.kind), f"{part}_predictions.png")
+    return {f"{part}/{metric}": value for metric, value in summarise(programs, predicted, model.kind).overall.items()}
+
+
+def objective_value(name: str, values: Mapping[str, float]) -> float:
+    """The metric that a sweep looks at.
+
+    Raises:
+        ConfigError: there is no such metric; the message lists those there are.
+    """
+    if name not in values:
+        raise ConfigError(f"objective={name} is no metric of this run; use one of {', '.join(sorted(values))}")
+    return values[name]
+
+
+def write_outputs(directory: Path, model: CostModel, settings: dict[str, Any], history: History) -> None:
+    """Writes the folder that `evaluate` reads, whole or not at all."""
+    from kernelcast.models.saved import save_model
+
+    with atomic_directory(directory) as temporary:
+        save_model(model, temporary / "model")
+        write_json(temporary / "training.json", settings)
+        if history.rows:
+            history.write(temporary / "history.csv")
+
+
+def log_outputs(run: TrackedRun, directory: Path, history: History) -> None:
+    """Stores the model and its learning curve with the run."""
+    from kernelcast.evaluation.plots import learning_curve_figure
+
+    run.artifact(directory / "model", "model")
+    if history.rows:
+        run.artifact(directory / "history.csv")
+        run.figure(learning_curve_figure(directory / "history.csv"), "learning_curve.png")

@@ -1,0 +1,53 @@
+"""What a user gets who makes a mistake: one message, an exit status, nothing half-written."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import Project, copy_checkout
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout in which nothing has run."""
+    return copy_checkout(tmp_path_factory.mktemp("empty"))
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "says"),
+    [
+        (("train.py", "modle=gcn"), 1, ["modle"]),
+        (("train.py", "trainer.max_epoch=3"), 1, ["max_epoch"]),
+        (("train.py", "seed=many"), 1, ["seed", "many"]),
+        (("train.py", "model=gnc"), 1, ["gnc", "gcn", "graphsage"]),
+        (("train.py",), 3, ["data/graphs", "dvc repro graphs"]),
+        (("graphs.py",), 3, ["data/measurements", "dvc repro measure"]),
+        (("graphs.py", "label=mean"), 2, ["label", "mean", "minimum"]),
+        (("evaluate.py",), 3, ["data/graphs", "dvc repro graphs"]),
+        (("report.py",), 3, ["dvc repro"]),
+        (("measure.py", "samples_per_workload=0"), 2, ["samples_per_workload"]),
+        (("measure.py", "runner.rounds=-1"), 2, ["runner.rounds"]),
+        (("measure.py", "target.num-cores=0"), 2, ["num-cores"]),
+    ],
+)
+def test_a_mistake_is_one_clear_message(empty: Project, command: tuple, status: int, says: list[str]) -> None:
+    done = empty.run("python", f"scripts/{command[0]}", *command[1:])
+    printed = done.stdout + done.stderr
+    assert done.returncode == status, printed
+    assert "Traceback" not in printed
+    for word in says:
+        assert word in printed
+    assert not list((empty.root / "data").glob("*/*.parquet")), "a mistake must not leave data"
+
+
+def test_help_names_the_groups(empty: Project) -> None:
+    printed = empty.succeed("python", "scripts/train.py", "--help")
+    for group in ("model: ", "loss: ", "trainer: "):
+        assert group in printed
+
+
+def test_a_full_disk_is_one_clear_message(empty: Project, tmp_path: Path) -> None:
+    device = Path("/dev/full")
+    assert device.exists()
+    shutil.rmtree(empty.root / "runs", ignore_errors=True)
