@@ -155,7 +155,13 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     missing = sorted(needed - set(meta))
     if missing:
         raise MalformedDataError(f"{path} lacks {', '.join(missing)}; run `dvc repro graphs`")
-    expected = feature_version(AstOptions(**meta["options"]), tuple(meta["feature_names"]))
+    try:
+        options, _ = AstOptions(**meta["options"]), Machine(**meta["machine"])
+    except TypeError as error:
+        raise MalformedDataError(
+            f"{path}: options or machine has other fields than expected ({error}); run `dvc repro graphs`"
+        ) from error
+    expected = feature_version(options, tuple(meta["feature_names"]))
     if meta["feature_version"] != expected:
         raise MalformedDataError(
             f"{path} has feature version {meta['feature_version']}, this kernelcast computes {expected}; "

@@ -1,0 +1,121 @@
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kernelcast.errors import ConfigError, MalformedDataError
+from kernelcast.graphs import dataset
+from kernelcast.graphs.ast import AstOptions
+from kernelcast.graphs.dataset import build_programs
+from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.store import Description
+from kernelcast.records import Measurements
+
+
+def build(measurements: Measurements, label: str = "minimum") -> tuple[Programs, Description]:
+    return build_programs(measurements, "hash", label, AstOptions(), lambda done, total: None)
+
+
+def edited(measurements: Measurements, edit: Callable[[list[dict]], object]) -> Measurements:
+    rows = measurements.table.to_pylist()
+    edit(rows)
+    return dataclasses.replace(measurements, table=pa.Table.from_pylist(rows, schema=measurements.table.schema))
+
+
+def test_every_measurement_becomes_a_program(measurements: Measurements) -> None:
+    seen: list[tuple[int, int]] = []
+    programs, description = build_programs(
+        measurements, "hash", "minimum", AstOptions(), lambda done, total: seen.append((done, total))
+    )
+    rows = measurements.table.to_pylist()
+    assert programs.program_key.tolist() == [row["program_key"] for row in rows]
+    np.testing.assert_allclose(np.exp(programs.log_seconds), [min(row["run_seconds"]) for row in rows])
+    assert [programs.workload_names[number] for number in programs.workload] == [row["workload_name"] for row in rows]
+    assert [description.workload_keys[number] for number in programs.workload] == [row["workload_key"] for row in rows]
+    assert description.dropped == {}
+    assert len(programs.ast) == len(programs.features.values) == len(rows)
+    assert seen[-1] == (len(rows), len(rows))
+    assert (programs.machine.cores, programs.machine.vector_lanes, programs.machine.cache_bytes) == (2, 16, 2**20)
+
+
+def test_the_label_is_a_choice(measurements: Measurements) -> None:
+    fastest, middle = build(measurements)[0], build(measurements, "median")[0]
+    assert (middle.log_seconds > fastest.log_seconds).all()
+    with pytest.raises(ConfigError, match="label"):
+        build(measurements, "mean")
+
+
+def test_rows_without_a_label_are_dropped_and_counted(measurements: Measurements) -> None:
+    times = [[1e-5], [0.0], [1e10], [float("nan")]]
+
+    def spoil(rows: list[dict]) -> None:
+        for row, seconds in zip(rows, times, strict=False):
+            row["run_seconds"] = seconds
+        rows[4] |= {"outcome": "build_timeout", "run_seconds": []}
+        rows[5]["target"] = '{"kind": "llvm", "num-cores": 64}'
+
+    programs, description = build(edited(measurements, spoil))
+    assert description.dropped == {
+        "build_timeout": 1,
+        "failure_value": 1,
+        "not_a_number": 1,
+        "not_positive": 1,
+        "other_target": 1,
+    }
+    assert len(programs) == measurements.table.num_rows - 5
+    assert np.isfinite(programs.log_seconds).all()
+    assert programs.program_key[0] == measurements.table["program_key"][0].as_py()
+
+
+def test_a_program_that_replays_otherwise_is_dropped(measurements: Measurements) -> None:
+    def spoil(rows: list[dict]) -> None:
+        rows[1]["program_key"] = "0" * 16
+
+    programs, description = build(edited(measurements, spoil))
+    whole, _ = build(measurements)
+    assert description.dropped == {"replayed_otherwise": 1}
+    kept = np.delete(np.arange(len(whole)), 1)
+    np.testing.assert_array_equal(programs.ast.node_features, whole.select(kept).ast.node_features)
+    np.testing.assert_array_equal(programs.features.values, whole.select(kept).features.values)
+
+
+def test_workloads_without_a_program_are_left_out(measurements: Measurements) -> None:
+    def spoil(rows: list[dict]) -> None:
+        for row in rows:
+            if row["workload_name"] == "softmax":
+                row |= {"outcome": "crash", "run_seconds": []}
+
+    programs, description = build(edited(measurements, spoil))
+    assert "softmax" not in programs.workload_names
+    assert len(description.workload_kinds) == len(programs.workload_names) == 3
+    assert set(programs.workload.tolist()) == {0, 1, 2}
+
+
+def test_nothing_usable_says_why(measurements: Measurements) -> None:
+    def spoil(rows: list[dict]) -> None:
+        for row in rows:
+            row |= {"outcome": "build_error", "run_seconds": []}
+
+    with pytest.raises(MalformedDataError, match=rf"{measurements.table.num_rows} build_error.*dvc repro measure"):
+        build(edited(measurements, spoil))
+
+
+def test_a_trace_of_another_workload_is_refused(measurements: Measurements) -> None:
+    def spoil(rows: list[dict]) -> None:
+        rows[0]["trace"] = rows[-1]["trace"]
+
+    with pytest.raises(MalformedDataError, match="trace does not apply to workload matmul"):
+        build(edited(measurements, spoil))
+
+
+def test_several_processes_give_the_same_programs(measurements: Measurements, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, _ = build(measurements)
+    monkeypatch.setattr(dataset, "PROGRAMS_PER_WORKER", 16)
+    monkeypatch.setattr(dataset, "CHUNK_PROGRAMS", 5)
+    together, _ = build(measurements)
+    assert together.program_key.tolist() == alone.program_key.tolist()
+    for name, value in vars(alone.ast).items():
+        np.testing.assert_array_equal(value, getattr(together.ast, name), err_msg=name)
+    np.testing.assert_array_equal(alone.features.values, together.features.values)
