@@ -29,7 +29,7 @@ from kernelcast.tvm_compat import load_tvm, module_json, scheduled_module, struc
 CHUNK_PROGRAMS = 64
 """Programs that one worker turns into arrays at a time."""
 
-PROGRAMS_PER_WORKER = 256
+PROGRAMS_PER_WORKER = 512
 """Fewer than this many are not worth the seconds that another process needs to load TVM."""
 
 REPLAYED_OTHERWISE = "replayed_otherwise"

@@ -110,6 +110,7 @@ def test_a_trace_of_another_workload_is_refused(measurements: Measurements) -> N
         build(edited(measurements, spoil))
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_programs(measurements: Measurements, monkeypatch: pytest.MonkeyPatch) -> None:
     alone, _ = build(measurements)
     monkeypatch.setattr(dataset, "PROGRAMS_PER_WORKER", 16)
