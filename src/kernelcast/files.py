@@ -24,6 +24,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     """
     reasons = {
         errno.ENOSPC: ("no space left on the disk", "free some space"),
+        errno.EFBIG: ("the file may not become that large", "raise the limit of file sizes (`ulimit -f`)"),
         errno.EDQUOT: ("the disk quota is used up", "free some space"),
         errno.EACCES: ("permission denied", "make the folder writable or set another one with paths.root=FOLDER"),
         errno.EROFS: ("the file system is read-only", "set another folder with paths.root=FOLDER"),

@@ -242,7 +242,7 @@ def _measure(plan: Plan, journal: Journal, tries: Sequence[Try], phases: Phases)
     with ExitStack() as stack:
         with phases.of("starting workers"):
             server = stack.enter_context(ForkServer(plan.target["num-cores"]))
-            reference = ReferenceKernel(server, plan.target, plan.settings)
+            reference = ReferenceKernel(server, plan.target, plan.settings.memory_limit_bytes)
         progress = stack.enter_context(CampaignProgress(len(tries), outcomes, plan.settings.rounds))
         for number, batch in enumerate(batches, start=1):
             _measure_batch(plan, journal, batch, server, reference, Recorder(journal, progress), phases)

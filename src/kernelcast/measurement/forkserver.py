@@ -63,6 +63,11 @@ class ForkServer:
             self.close()
             raise
 
+    @property
+    def pid(self) -> int:
+        """Process id of the server, the parent of all workers."""
+        return self._process.pid
+
     def fork(self, memory_limit_bytes: int) -> tuple[int, Connection, IO[bytes]]:
         """A new worker: its process id, the connection to it, and the file that takes its output."""
         ours, theirs = socket.socketpair()

@@ -106,8 +106,9 @@ def death_outcome(code: int, doing: str, last_words: str) -> Failed:
         cause = f"the process ended with status {code} while {doing}"
     else:
         cause = f"{signal.Signals(-code).name} while {doing}"
-    last_line = last_words.splitlines()[-1] if last_words else ""
-    message = f"{cause}: {last_line}" if last_line else cause
+    # stack dumps follow the line that says what happened
+    lines = [line.strip() for line in last_words.splitlines() if line.strip()]
+    message = f"{cause}: {lines[0]}" if lines else cause
     # nobody else sends SIGKILL but the system when memory runs out
     if code == -signal.SIGKILL or says_out_of_memory(last_words):
         return Failed(Outcome.OUT_OF_MEMORY, message)

@@ -7,7 +7,6 @@ from typing import Any
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.pool import ProgramProcess
-from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.measurement.worker import Build, Built, Failed, Prepare, Prepared, Repeat, Repeated, calls_per_repeat
 from kernelcast.measurement.workloads import from_module, matmul
 from kernelcast.records import Outcome, Workload
@@ -15,6 +14,10 @@ from kernelcast.tvm_compat import load_tvm, parse_module
 
 SIZE = 128
 """Rows, columns and depth of the reference matrix product; its operands fit into the second cache level."""
+
+LIMIT_SECONDS = 120.0
+"""For its build and its first run. Not the programs' limits: those may be set so low that nothing passes, and then the
+programs shall say so."""
 
 REPEAT_SECONDS = 0.002
 """Long enough to be timed well, short beside the repeats it stands next to."""
@@ -43,24 +46,23 @@ def reference_workload() -> Workload:
 class ReferenceKernel:
     """The reference kernel in its own worker, timed beside every program."""
 
-    def __init__(self, server: ForkServer, target: dict[str, Any], settings: RunnerSettings) -> None:
-        self._settings = settings
-        self.program = ProgramProcess(server, settings.memory_limit_bytes)
-        self._ask(Build(reference_workload(), UNCHANGED, target), Built, settings.build_timeout_seconds)
-        prepared: Prepared = self._ask(Prepare(seed=0), Prepared, settings.run_timeout_seconds)
+    def __init__(self, server: ForkServer, target: dict[str, Any], memory_limit_bytes: int) -> None:
+        self.program = ProgramProcess(server, memory_limit_bytes)
+        self._ask(Build(reference_workload(), UNCHANGED, target), Built)
+        prepared: Prepared = self._ask(Prepare(seed=0), Prepared)
         self._calls = calls_per_repeat(prepared.call_seconds, REPEAT_SECONDS)
 
     def seconds(self) -> float:
         """One repeat, now."""
-        repeated: Repeated = self._ask(Repeat(self._calls), Repeated, self._settings.run_timeout_seconds)
+        repeated: Repeated = self._ask(Repeat(self._calls), Repeated)
         return repeated.run_seconds
 
-    def _ask(self, request: Any, expected: type, timeout_seconds: float) -> Any:
-        reply = self.program.ask(request, timeout_seconds, Outcome.RUN_TIMEOUT)
+    def _ask(self, request: Any, expected: type) -> Any:
+        reply = self.program.ask(request, LIMIT_SECONDS, Outcome.RUN_TIMEOUT)
         if isinstance(reply, Failed):
             raise MeasurementError(
                 f"the reference kernel, a matrix product of {SIZE} x {SIZE}, cannot be measured "
-                f"({reply.outcome}: {reply.message}); check `target` and the limits in `runner`"
+                f"({reply.outcome}: {reply.message}); check `target` and runner.memory_limit_bytes"
             )
         assert isinstance(reply, expected), reply
         return reply

@@ -19,10 +19,13 @@ from kernelcast.measurement.worker import Failed, Prepare, Repeat, calls_per_rep
 from kernelcast.records import Outcome
 
 SLOW_FACTOR = 20.0
-"""A program this many times slower than the fastest of its workload gets `SLOW_ROUNDS` rounds only: nobody picks it,
-and its many seconds are better spent on others."""
+"""A program this many times slower than the fastest of its workload is one that nobody picks."""
+
+LONG_FACTOR = 10.0
+"""A call this many times longer than a repeat should last makes a program's rounds expensive."""
 
 SLOW_ROUNDS = 3
+"""Rounds of a program that is both."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def time_in_rounds(
         fastest = fastest_by_workload(waiting)
         still = []
         for program in waiting:
-            if is_hopeless(program, fastest):
+            if is_hopeless(program, fastest, settings.repeat_seconds):
                 observer.ended(program)
                 continue
             if round_index not in program.seconds:
@@ -128,11 +131,12 @@ def fastest_by_workload(programs: Sequence[TimedProgram]) -> dict[str, float]:
     return fastest
 
 
-def is_hopeless(program: TimedProgram, fastest: dict[str, float]) -> bool:
-    """Whether a program has `SLOW_ROUNDS` rounds, all `SLOW_FACTOR` times slower than its workload's fastest."""
+def is_hopeless(program: TimedProgram, fastest: dict[str, float], repeat_seconds: float) -> bool:
+    """Whether more rounds of a program cost much and tell nothing: `SLOW_ROUNDS` of them were all slow and long."""
     if len(program.seconds) < SLOW_ROUNDS:
         return False
-    return min(program.seconds.values()) > SLOW_FACTOR * fastest[program.candidate.workload_key]
+    best = min(program.seconds.values())
+    return best > SLOW_FACTOR * fastest[program.candidate.workload_key] and best > LONG_FACTOR * repeat_seconds
 
 
 def _one_repeat(

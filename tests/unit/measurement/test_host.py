@@ -1,0 +1,49 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelcast.measurement.host import PRIVATE_CACHE_BYTES, cpu_identity, private_cache_bytes, probe_host
+
+
+def test_this_machine_is_described(target: dict[str, Any]) -> None:
+    host = probe_host(target)
+    assert host.cpu == cpu_identity()
+    assert "\n" not in host.cpu
+    assert host.cores >= 1
+    assert host.memory_bytes > 2**28
+    # no machine that runs TVM is slower than this, and none of today is faster
+    assert 1e8 < host.peak_flops_per_second < 1e15
+    assert 1e8 < host.bytes_per_second < 1e13
+    assert host.vector_lanes in (4, 8, 16)
+    assert host.cache_bytes >= 2**15
+
+
+def write_caches(cpu: Path, siblings: str, caches: list[tuple[int, str, str, str]]) -> None:
+    (cpu / "topology").mkdir(parents=True)
+    (cpu / "topology" / "thread_siblings_list").write_text(siblings + "\n")
+    for number, values in enumerate(caches):
+        folder = cpu / "cache" / f"index{number}"
+        folder.mkdir(parents=True)
+        for name, value in zip(("level", "type", "size", "shared_cpu_list"), values, strict=True):
+            (folder / name).write_text(f"{value}\n")
+
+
+@pytest.mark.parametrize(
+    ("siblings", "caches", "expected"),
+    [
+        ("0", [(1, "Data", "32K", "0"), (1, "Instruction", "64K", "0"), (2, "Unified", "1M", "0")], 2**20),
+        ("0,8", [(1, "Data", "48K", "0,8"), (2, "Unified", "2048K", "0,8"), (3, "Unified", "32M", "0-15")], 2**21),
+        ("0", [(1, "Data", "32K", "0"), (2, "Unified", "4M", "0-3")], 2**15),
+        ("0", [(1, "Data", "32K", "0-3")], PRIVATE_CACHE_BYTES),
+    ],
+)
+def test_the_private_cache_is_the_last_that_is_not_shared(
+    tmp_path: Path, siblings: str, caches: list[tuple[int, str, str, str]], expected: int
+) -> None:
+    write_caches(tmp_path, siblings, caches)
+    assert private_cache_bytes(tmp_path) == expected
+
+
+def test_a_system_that_does_not_tell_gets_a_common_size(tmp_path: Path) -> None:
+    assert private_cache_bytes(tmp_path) == PRIVATE_CACHE_BYTES

@@ -1,0 +1,41 @@
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelcast.measurement.sampling import sample_candidates
+from kernelcast.measurement.workloads import matmul
+from kernelcast.records import Workload
+from kernelcast.tvm_compat import scheduled_module, structural_key
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**40), count=st.integers(1, 40))
+def test_programs_are_distinct_repeatable_and_begin_alike(seed: int, count: int) -> None:
+    workload = matmul("m", 16, 16, 16)
+    target = {"kind": "llvm", "num-cores": 1}
+    candidates = sample_candidates(workload, target, count, seed)
+    assert len({candidate.program_key for candidate in candidates}) == count
+    assert sample_candidates(workload, target, count + 5, seed)[:count] == candidates
+
+
+def test_another_seed_gives_other_programs(small_matmul: Workload, target: dict[str, Any]) -> None:
+    one = sample_candidates(small_matmul, target, 8, seed=1)
+    other = sample_candidates(small_matmul, target, 8, seed=2)
+    assert {each.program_key for each in one} != {each.program_key for each in other}
+
+
+def test_every_trace_makes_its_program(target: dict[str, Any]) -> None:
+    from kernelcast.measurement.workloads import conv2d_bias_relu
+
+    # its schedules rewrite layouts and have postprocessing: all that must be in the trace
+    workload = conv2d_bias_relu("c", 8, 8, 8, 16, 3, 1, 1)
+    for candidate in sample_candidates(workload, target, 6, seed=0):
+        assert structural_key(scheduled_module(workload, candidate.trace)) == candidate.program_key
+
+
+def test_a_space_with_fewer_programs_is_taken_whole(faulty: Any, target: dict[str, Any]) -> None:
+    workload = faulty.large("copy", 1)
+    candidates = sample_candidates(workload, target, 50, seed=0)
+    assert 1 <= len(candidates) < 50
+    assert candidates == sample_candidates(workload, target, 60, seed=0)
