@@ -29,33 +29,37 @@ GRID = "#e2e5e9"
 def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
     """Mean Kendall's tau of every model on every split with its interval; the noise ceiling too."""
     figure = go.Figure()
+    names = list(dict.fromkeys(model.model for result in splits for model in result.models))
     for number, result in enumerate(splits):
         colour, marker = style(number)
         models = [model for model in result.models if "kendall_tau" in model.metrics]
         taus = [model.metrics["kendall_tau"] for model in models]
+        shift = 0.5 * ((number + 0.5) / len(splits) - 0.5)
         figure.add_trace(
             go.Scatter(
                 name=f"{result.split} split",
                 x=[tau.value for tau in taus],
-                y=[model.model for model in models],
+                y=[names.index(model.model) + shift for model in models],
                 mode="markers",
-                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 11},
+                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 10},
                 error_x={
                     "type": "data",
                     "symmetric": False,
                     "array": [tau.high - tau.value for tau in taus],
                     "arrayminus": [tau.value - tau.low for tau in taus],
                     "thickness": 2,
+                    "width": 0,
                 },
-                customdata=[[tau.low, tau.high] for tau in taus],
-                hovertemplate="%{y}: %{x:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]",
+                customdata=[[model.model, tau.low, tau.high] for model, tau in zip(models, taus, strict=True)],
+                hovertemplate="%{customdata[0]}: %{x:.3f} [%{customdata[1]:.3f}, %{customdata[2]:.3f}]",
             )
         )
-    names = list(dict.fromkeys(model.model for result in splits for model in result.models))
     figure.add_vline(x=0, line={"color": "black", "dash": "dot", "width": 1})
-    figure.update_layout(scattermode="group", height=150 + 46 * len(names))
-    figure.update_xaxes(title="Kendall's tau (1 perfect, 0 chance)")
-    figure.update_yaxes(categoryorder="array", categoryarray=names[::-1])
+    figure.update_layout(height=150 + 46 * len(names))
+    figure.update_xaxes(title="mean Kendall's tau")
+    figure.update_yaxes(
+        tickvals=list(range(len(names))), ticktext=[f"{name} " for name in names], range=[len(names) - 0.5, -0.5]
+    )
     return dressed(figure)
 
 
@@ -141,9 +145,11 @@ def learning_chart(series: Mapping[str, Sequence[tuple[int, float]]]) -> go.Figu
     panels = learning_panels(series)
     rows = max(len(panels), 1)
     figure = make_subplots(rows=rows, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    drawn = 0
     for row, (label, names) in enumerate(panels.items(), 1):
         for number, name in enumerate(names):
-            colour, marker = style(number)
+            colour, marker = style(drawn)
+            drawn += 1
             steps, values = zip(*series[name], strict=True)
             figure.add_trace(
                 go.Scatter(
@@ -177,7 +183,7 @@ def state_chart(minutes: np.ndarray, slowdown: np.ndarray) -> go.Figure:
         )
     )
     figure.update_xaxes(title="minutes since the first repeat")
-    figure.update_yaxes(title="reference kernel / its best")
+    figure.update_yaxes(title="reference kernel / its best", type="log", **decades(slowdown))
     figure.update_layout(height=300)
     return dressed(figure)
 
@@ -206,10 +212,12 @@ def dressed(figure: go.Figure) -> go.Figure:
         dragmode=False,
         hovermode="closest",
         font={"family": "system-ui, sans-serif", "size": 13, "color": "#1c2430"},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.2, "yref": "paper", "x": 0},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 0, "yref": "container", "x": 0, "xref": "container"},
         plot_bgcolor="white",
         paper_bgcolor="white",
     )
+    figure.update_xaxes(title={"font": {"size": 13}, "standoff": 8})
+    figure.update_yaxes(title={"font": {"size": 13}, "standoff": 8})
     figure.update_xaxes(automargin=True, gridcolor=GRID, zeroline=False, linecolor="#8a94a3", showline=True)
     figure.update_yaxes(automargin=True, gridcolor=GRID, zeroline=False, linecolor="#8a94a3", showline=True)
     return figure

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
+from kernelcast.errors import MalformedDataError
 from kernelcast.evaluation.metrics import dense_ranks
 from kernelcast.evaluation.palette import COLOURS, MATPLOTLIB_MARKERS, split_title, style
 from kernelcast.evaluation.predictions import prediction_table
@@ -180,14 +181,21 @@ def learning_curve_figure(history: Path) -> Figure:
 
 
 def read_history(path: Path) -> dict[str, list[tuple[int, float]]]:
-    """Every metric of a `history.csv` as (step, value), steps without a finite value left out."""
+    """Every metric of a `history.csv` as (step, value), steps without a finite value left out.
+
+    Raises:
+        MalformedDataError: it has no column `step`, or a cell that is no number.
+    """
     series: dict[str, list[tuple[int, float]]] = {}
-    with path.open(newline="") as stream:
-        for row in csv.DictReader(stream):
-            step = int(float(row.pop("step")))
-            for name, text in row.items():
-                if text and np.isfinite(value := float(text)):
-                    series.setdefault(name, []).append((step, value))
+    try:
+        with path.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                step = int(float(row.pop("step")))
+                for name, text in row.items():
+                    if text and np.isfinite(value := float(text)):
+                        series.setdefault(name, []).append((step, value))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedDataError(f"{path} is no learning curve ({error}); run `dvc repro -f train`") from error
     return series
 
 

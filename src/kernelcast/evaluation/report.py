@@ -40,12 +40,14 @@ class Chart:
         label: what the select field chooses.
         description: what there is to see, for those who do not see it.
         groups: heading to (option, figure); a chart without choice has one option.
+        least_width: pixels below which it scrolls sideways instead of shrinking; 0 for no bound.
     """
 
     name: str
     label: str
     description: str
     groups: dict[str, list[tuple[str, go.Figure]]]
+    least_width: int = 0
 
     @property
     def figures(self) -> list[dict[str, Any]]:
@@ -108,7 +110,7 @@ def leaderboard_headings(results: Results) -> list[str]:
     """Column heads of the leaderboard, in the order of `table.row_texts`."""
     tau = f"Kendall's tau [{results.confidence:.0%} interval]"
     metrics = [tau if metric.name == "kendall_tau" else metric.label for metric in METRICS]
-    return ["Model", *metrics, "Training", "Prediction, per program"]
+    return ["Model", *metrics, "Training", "Prediction, each"]
 
 
 def leaderboard(results: Results) -> Chart:
@@ -116,7 +118,8 @@ def leaderboard(results: Results) -> Chart:
     return Chart(
         "leaderboard",
         "",
-        "Mean Kendall's tau of every model with its interval, one marker shape a split. The tables hold the numbers.",
+        "Mean Kendall's tau of every model with its interval, one marker shape a split: 0 is chance, 1 is perfect. "
+        "The tables above hold the numbers.",
         {"": [("", interactive.leaderboard_chart(results.splits))]},
     )
 
@@ -153,6 +156,7 @@ def workload_plots(results: Results) -> Chart:
         "Metric",
         "A table of workloads and models with one metric in every cell; the colour repeats the number.",
         groups,
+        least_width=220 + 52 * max((len(result.models) for result in results.splits), default=0),
     )
 
 

@@ -100,7 +100,7 @@ def row_texts(model: ModelResult) -> list[str]:
         else:
             cells.append(number(estimate.value))
     cells.append(ABSENT if model.train_seconds is None else f"{model.train_seconds:.1f} s")
-    cells.append(ABSENT if model.predict_microseconds is None else f"{model.predict_microseconds:.0f} µs")
+    cells.append(ABSENT if model.predict_microseconds is None else f"{short(model.predict_microseconds)} µs")
     return cells
 
 
@@ -112,6 +112,11 @@ def percentage(share: float) -> str:
 def number(value: float) -> str:
     """Three digits after the point; an absurd value as a power of ten."""
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0e}"
+
+
+def short(value: float) -> str:
+    """Whole from 10 on, else two digits that say something."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def nested_metrics(results: Results) -> dict[str, dict[str, dict[str, float]]]:

@@ -56,20 +56,20 @@ def evaluate(config: DictConfig) -> None:
     from kernelcast.evaluation.noise import half_labels, noise_of
     from kernelcast.evaluation.outputs import write_outputs
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
+    from kernelcast.graphs.splits import split_names
     from kernelcast.graphs.store import read_data_hash, read_programs
     from kernelcast.records import read_measurements
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
-    models = Path(config.paths.models)
+    graphs, models = Path(config.paths.graphs), Path(config.paths.models)
+    programs = read_programs(graphs)
     names = model_names(models)
     with tracked_run(config, "evaluate", "evaluate") as run:
-        programs = read_programs(Path(config.paths.graphs))
-        run.dataset("graphs", read_data_hash(Path(config.paths.graphs)), Path(config.paths.graphs))
+        run.dataset("graphs", read_data_hash(graphs), graphs)
         labels = half_labels(read_measurements(Path(config.paths.measurements)).measured)
         scored = [
-            score_split(split, programs, models, names, Path(config.paths.graphs), labels, bootstrap)
-            for split in split_names(Path(config.paths.graphs))
+            score_split(split, programs, models, names, graphs, labels, bootstrap) for split in split_names(graphs)
         ]
         results = Results(
             RESULTS_VERSION,
@@ -81,7 +81,10 @@ def evaluate(config: DictConfig) -> None:
         )
         if not any(entry.predictions for entry in scored):
             reasons = "; ".join(f"{missing.model} on {missing.split}: {missing.reason}" for missing in results.missing)
-            raise MissingInputError(f"none of the models in {models} can be used ({reasons}); run `dvc repro train`")
+            raise MissingInputError(
+                f"none of the models in {models} can be used ({reasons or f'{graphs} has no split'}); "
+                "run `dvc repro graphs train`"
+            )
         predictions = pa.concat_tables(table for entry in scored for table in entry.predictions)
         write_outputs(Path(config.paths.evaluation), results, predictions, models)
         log_results(run, Path(config.paths.evaluation), results)
@@ -101,6 +104,8 @@ def bootstrap_settings(config: DictConfig) -> Bootstrap:
         raise ConfigError(f"confidence={config.confidence} is no share between 0 and 1; 0.95 is usual")
     if config.bootstrap_samples < 1:
         raise ConfigError(f"bootstrap_samples={config.bootstrap_samples} must be at least 1; 1000 is usual")
+    if config.seed < 0:
+        raise ConfigError(f"seed={config.seed} must be 0 or larger")
     return Bootstrap(config.bootstrap_samples, config.confidence, config.seed)
 
 
@@ -113,18 +118,6 @@ def model_names(models: Path) -> list[str]:
     names = sorted({path.name for path in models.glob("*/*") if path.is_dir() and not path.name.startswith(".")})
     if not names:
         raise MissingInputError(f"there is no trained model in {models}; run `dvc repro train` first")
-    return names
-
-
-def split_names(graphs: Path) -> list[str]:
-    """Names of the splits that the graphs stage made.
-
-    Raises:
-        MissingInputError: there is none.
-    """
-    names = sorted(path.stem for path in (graphs / "splits").glob("*.json"))
-    if not names:
-        raise MissingInputError(f"there is no split in {graphs / 'splits'}; run `dvc repro graphs` first")
     return names
 
 

@@ -3,6 +3,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from kernelcast.evaluation.noise import Noise
+from kernelcast.evaluation.results import (
+    RESULTS_VERSION,
+    Estimate,
+    MissingModel,
+    ModelResult,
+    Results,
+    Role,
+    SplitResult,
+)
+from kernelcast.evaluation.summary import WorkloadScores
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
 
 
@@ -35,3 +46,45 @@ def programs_of(log_seconds: Sequence[float], workload: Sequence[int], names: Se
 @pytest.fixture
 def make_programs() -> Callable[..., Programs]:
     return programs_of
+
+
+def result_of(model: str, role: Role, tau: float, **metrics: float) -> ModelResult:
+    values = {"kendall_tau": tau, "pairwise_accuracy": (tau + 1) / 2, **metrics}
+    return ModelResult(
+        model=model,
+        role=role,
+        kind="log_seconds" if "mape" in metrics else "rank",
+        loss="rank" if role == Role.LEARNED else "",
+        programs=12,
+        metrics={name: Estimate(value, value - 0.2, value + 0.1) for name, value in values.items()},
+        per_workload=(
+            WorkloadScores("matmul", 6, values),
+            WorkloadScores("softmax", 6, {"kendall_tau": 0.5}),
+            WorkloadScores("lonely", 1, {}),
+        ),
+        train_seconds=1.5 if role == Role.LEARNED else None,
+        predict_microseconds=None if role == Role.CEILING else 4.25,
+    )
+
+
+@pytest.fixture
+def results() -> Results:
+    """Two splits with a learned model, a baseline and the noise ceiling; one model is missing."""
+    models = (
+        result_of("measured again", Role.CEILING, 0.95, mape=0.02, log_rmse=0.03),
+        result_of("gcn", Role.LEARNED, 0.5),
+        result_of("xgboost", Role.LEARNED, 0.1, mape=0.4, log_rmse=0.5),
+        result_of("random", Role.BASELINE, -0.05),
+    )
+    workloads, unranked = ("matmul", "softmax", "lonely"), ("lonely",)
+    return Results(
+        version=RESULTS_VERSION,
+        confidence=0.95,
+        bootstrap_samples=100,
+        noise=Noise(40, 1, 1.02, 1.07),
+        splits=(
+            SplitResult("random", True, 30, 13, workloads, unranked, "programs", models),
+            SplitResult("workload", False, 28, 13, workloads, unranked, "workloads and programs", models[:2]),
+        ),
+        missing=(MissingModel("workload", "xgboost", "model.json does not exist; run `dvc repro train` first"),),
+    )

@@ -45,10 +45,11 @@ def test_pairwise_accuracy_counts_pairs(data: np.ndarray) -> None:
 @given(st.lists(st.tuples(tied, st.integers(0, 2).map(float)), min_size=2, max_size=6), st.integers(1, 6))
 def test_top_k_is_the_mean_over_all_orders_of_equal_predictions(rows: list[tuple[float, float]], k: int) -> None:
     truth, predicted = np.array(rows).T
-    scores = []
-    for order in itertools.permutations(range(len(truth))):
-        if all(predicted[a] <= predicted[b] for a, b in itertools.pairwise(order)):
-            scores.append(np.exp(truth.min() - truth[list(order[:k])].min()))
+    scores = [
+        np.exp(truth.min() - truth[list(order[:k])].min())
+        for order in itertools.permutations(range(len(truth)))
+        if all(predicted[a] <= predicted[b] for a, b in itertools.pairwise(order))
+    ]
     assert top_k_score(truth, predicted, k) == pytest.approx(np.mean(scores))
 
 
