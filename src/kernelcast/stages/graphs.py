@@ -63,7 +63,7 @@ def graphs(config: DictConfig) -> None:
         run.tags({"kernelcast.data_hash": data_hash})
         run.metrics(summary(programs, description))
 
-    Console().print(workload_table(programs, description))
+    Console().print(workload_table(programs))
     for name, split in splits.items():
         sizes = ", ".join(f"{len(rows)} {part}" for part, rows in split.parts())
         logger.info("split %s: %s", name, sizes)
@@ -83,12 +83,11 @@ def summary(programs: Programs, description: Description) -> dict[str, float]:
     }
 
 
-def workload_table(programs: Programs, description: Description) -> Table:
+def workload_table(programs: Programs) -> Table:
     """Programs, sizes of their trees and range of their times, by workload."""
     table = Table(title="programs by workload")
-    for heading in ("workload", "kind"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("programs", "nodes", "edges", "fastest (ms)", "slowest (ms)"):
+    table.add_column("workload", overflow="fold")
+    for heading in ("programs", "nodes", "edges", "fastest, ms", "slowest, ms"):
         table.add_column(heading, justify="right")
     nodes, edges = np.diff(programs.ast.node_offset), np.diff(programs.ast.edge_offset)
     milliseconds = np.exp(programs.log_seconds) * 1e3
@@ -96,7 +95,6 @@ def workload_table(programs: Programs, description: Description) -> Table:
         rows = programs.workload == number
         table.add_row(
             name,
-            description.workload_kinds[number],
             str(rows.sum()),
             f"{nodes[rows].mean():.0f}",
             f"{edges[rows].mean():.0f}",
