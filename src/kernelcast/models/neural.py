@@ -19,7 +19,14 @@ from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_KINDS
 from kernelcast.models.batching import SequentialBatches
-from kernelcast.models.description import describe, describe_factory, require_version, revive, revive_factory
+from kernelcast.models.description import (
+    describe,
+    describe_factory,
+    require_version,
+    resolve_class,
+    revive,
+    revive_factory,
+)
 from kernelcast.models.labels import require_learnable
 from kernelcast.models.losses import Loss
 from kernelcast.models.networks.network import GraphNetwork
@@ -152,7 +159,8 @@ def _checked_factory(network: Callable[..., GraphNetwork]) -> tuple[dict[str, An
     description = describe_factory(network)
     factory = revive_factory(description)
     try:
-        inspect.signature(factory).bind(node_kinds=1, edge_kinds=1, node_features=1)
+        widths = {"node_kinds": 1, "edge_kinds": 1, "node_features": 1}
+        inspect.signature(resolve_class(description["class"])).bind(**description["arguments"], **widths)
     except TypeError as error:
         raise ConfigError(f"model.network does not fit {description['class']}: {error}") from error
     return description, factory

@@ -23,6 +23,8 @@ class TrainerSettings:
         batch_nodes: graph nodes of one batch at most; one larger program is a batch of its own.
         chunk_programs: programs of one workload that a batch takes together, so that they can be compared.
         gradient_clip: largest norm of the gradient; 0 turns clipping off.
+        average_decay: what is kept are not the last step's weights but their moving average: each step adds a share of
+            `1 - average_decay`; 0 turns averaging off. Validation looks at the average too.
         threads: torch threads; on graphs as small as these one is the fastest.
         accelerator: `cpu`, `gpu`, or `auto` (a GPU where there is one).
 
@@ -38,6 +40,7 @@ class TrainerSettings:
     batch_nodes: int
     chunk_programs: int
     gradient_clip: float
+    average_decay: float
     threads: int
     accelerator: str
 
@@ -49,6 +52,9 @@ class TrainerSettings:
         _require_number("trainer.learning_rate", self.learning_rate, positive=True)
         _require_number("trainer.weight_decay", self.weight_decay)
         _require_number("trainer.gradient_clip", self.gradient_clip)
+        _require_number("trainer.average_decay", self.average_decay)
+        if self.average_decay >= 1:
+            raise ConfigError(f"trainer.average_decay={self.average_decay}: it must be below 1")
         if self.accelerator not in ACCELERATORS:
             raise ConfigError(f"trainer.accelerator={self.accelerator}: use one of {', '.join(ACCELERATORS)}")
 

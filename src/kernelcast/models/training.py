@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as lightning
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.graphs.programs import Programs
@@ -46,6 +47,7 @@ class Training(lightning.LightningModule):
         self.best_epoch = 0
         self.best_metric = math.nan
         self.best_weights = _copy_of_weights(network)
+        self._averaged = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average_decay))
         self._train: list[tuple[float, int]] = []
         self._valid: list[tuple[float, int]] = []
         self._predicted: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -77,12 +79,16 @@ class Training(lightning.LightningModule):
 
     def validation_step(self, batch: GraphBatch, batch_index: int) -> None:
         """Collects loss and predictions of one batch of the validation programs."""
-        prediction = self.network(batch)
+        prediction = self._averaged(batch)
         loss = self.loss(prediction, batch.log_seconds, batch.workload)
         self._valid.append((float(loss), batch.num_graphs))
         self._predicted.append(
             (prediction.cpu().numpy(), batch.log_seconds.cpu().numpy(), batch.workload.cpu().numpy())
         )
+
+    def on_train_batch_end(self, outputs: Any, batch: GraphBatch, batch_index: int) -> None:
+        """Takes the weights of this step into their average."""
+        self._averaged.update_parameters(self.network)
 
     def on_train_epoch_end(self) -> None:
         """Logs the epoch (validation has run by now), keeps the weights of the best, stops after `patience`."""
@@ -96,7 +102,7 @@ class Training(lightning.LightningModule):
         first = math.isnan(self.best_metric)
         if first or (metric > self.best_metric if maximize else metric < self.best_metric):
             self.best_metric, self.best_epoch = metric, self.current_epoch
-            self.best_weights = _copy_of_weights(self.network)
+            self.best_weights = _copy_of_weights(self._averaged.module)
         elif self.current_epoch - self.best_epoch >= self.settings.patience:
             self.trainer.should_stop = True
         if (self.current_epoch + 1) % 10 == 0:
@@ -234,5 +240,5 @@ def _weighted_mean(values: list[tuple[float, int]]) -> float:
     return sum(value * weight for value, weight in values) / total if total else math.nan
 
 
-def _copy_of_weights(network: GraphNetwork) -> dict[str, Tensor]:
+def _copy_of_weights(network: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}

@@ -9,11 +9,14 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
+from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.store import feature_version
 from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 COUNTED = ("flops", "moved_bytes", "unique_bytes", "vector_share", "parallel_share", "parallel_extent")
+FLAT_NAMES = (*COUNTED, "mean_level")
 
 
 class RecordedMetrics:
@@ -71,13 +74,13 @@ def make_programs(
             edge_kind=np.concatenate(edge_kinds).astype(np.int8),
             edge_offset=np.concatenate([[0], np.cumsum(2 * (sizes - 1))]).astype(np.int64),
         ),
-        features=FlatFeatures(np.array(flat, dtype=np.float32), (*COUNTED, "mean_level")),
+        features=FlatFeatures(np.array(flat, dtype=np.float32), FLAT_NAMES),
         log_seconds=np.array(labels, dtype=np.float64),
         workload=workload.astype(np.int32),
         workload_names=tuple(f"workload_{index}" for index in range(workloads)),
         program_key=np.array([f"{seed:04x}{program:012x}" for program in range(count)]),
         machine=Machine(cores=2, vector_lanes=8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),
-        feature_version="1-made-up",
+        feature_version=feature_version(AstOptions(), FLAT_NAMES),
     )
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -56,7 +58,7 @@ def test_tree_gru_by_levels_equals_recursion(programs_of, seed, largest):
     with torch.no_grad():
         expected = [
             recursive_states(cell, inputs[begin:end], programs.ast.node_parent[begin:end])
-            for begin, end in zip(offset, offset[1:], strict=False)
+            for begin, end in pairwise(offset)
         ]
         torch.testing.assert_close(cell(inputs, batch), torch.cat(expected), rtol=1e-5, atol=1e-5)
 

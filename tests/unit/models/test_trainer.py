@@ -12,6 +12,7 @@ GOOD = {
     "batch_nodes": 100,
     "chunk_programs": 2,
     "gradient_clip": 0,
+    "average_decay": 0.5,
     "threads": 1,
     "accelerator": "cpu",
 }
@@ -34,6 +35,8 @@ GOOD = {
         ("batch_nodes", 0),
         ("chunk_programs", 1),
         ("gradient_clip", -1),
+        ("average_decay", 1.0),
+        ("average_decay", -0.1),
         ("threads", 0),
         ("accelerator", "tpu"),
     ],

@@ -1,0 +1,57 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from kernelcast.graphs.programs import Machine
+from kernelcast.models.roofline import LEAST_SECONDS, RooflineModel
+
+MACHINE = Machine(cores=4, vector_lanes=8, peak_flops_per_second=4e9, bytes_per_second=1e9, cache_bytes=2**20)
+NAMES = ("flops", "moved_bytes", "unique_bytes", "vector_share", "parallel_share", "parallel_extent")
+
+
+def seconds(programs, metric_log, **columns):
+    """What the model predicts for one program with these counts."""
+    values = {
+        "flops": 0,
+        "moved_bytes": 0,
+        "unique_bytes": 0,
+        "vector_share": 1,
+        "parallel_share": 1,
+        "parallel_extent": 4,
+    }
+    values = {**values, **columns}
+    row = np.log1p(np.array([[values[name] for name in NAMES]])).astype(np.float32)
+    one = programs.select(np.array([0]))
+    one = dataclasses.replace(one, machine=MACHINE, features=dataclasses.replace(one.features, values=row, names=NAMES))
+    model = RooflineModel(None, None, 0)
+    model.fit(one, one, metric_log)
+    return float(np.exp(model.predict(one)[0]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        # 4e9 operations at 4e9 a second
+        ({"flops": 4e9}, 1.0),
+        # one core has a quarter of the peak
+        ({"flops": 4e9, "parallel_extent": 1}, 4.0),
+        ({"flops": 4e9, "parallel_share": 0}, 4.0),
+        # half of the work on four cores, half on one
+        ({"flops": 4e9, "parallel_share": 0.5}, 2.5),
+        # 5 iterations on 4 cores take two rounds
+        ({"flops": 4e9, "parallel_extent": 5}, 4 * 2 / 5),
+        # more iterations than cores, no remainder
+        ({"flops": 4e9, "parallel_extent": 400}, 1.0),
+        # scalar operations use one lane of 8
+        ({"flops": 4e9, "vector_share": 0}, 8.0),
+        ({"flops": 4e9, "vector_share": 0.5}, 4.5),
+        # memory decides where it takes longer, by the larger of the two counts
+        ({"flops": 4e9, "moved_bytes": 3e9}, 3.0),
+        ({"flops": 4e9, "moved_bytes": 1e3, "unique_bytes": 2e9}, 2.0),
+        ({"flops": 4e9, "moved_bytes": 1e6}, 1.0),
+        ({}, LEAST_SECONDS),
+    ],
+)
+def test_seconds_by_hand(programs, metric_log, columns, expected):
+    assert seconds(programs, metric_log, **columns) == pytest.approx(expected, rel=1e-4)
