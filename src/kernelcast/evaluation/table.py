@@ -145,6 +145,8 @@ def wide_rows(results: Results) -> list[dict[str, Any]]:
             row: dict[str, Any] = {
                 "split": result.split,
                 "model": model.model,
+                # one label for both, for plots that take a single column
+                "name": f"{model.model} ({result.split})",
                 "role": model.role.value,
                 "predicts": model.kind,
                 "loss": model.loss,

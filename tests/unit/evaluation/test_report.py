@@ -1,0 +1,222 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kernelcast.errors import MalformedDataError, MissingInputError
+from kernelcast.evaluation.campaign import machine_state, outcome_counts, time_span, workload_counts
+from kernelcast.evaluation.predictions import PREDICTION_SCHEMA
+from kernelcast.evaluation.report import caveat, read_curves, render_report, verdict
+from kernelcast.evaluation.results import Results
+from kernelcast.records import MEASUREMENT_SCHEMA, Campaign, Host, Measurements
+
+ALARM = "<script>alert('x')</script> & co."
+
+
+@pytest.fixture
+def measurements() -> Measurements:
+    def row(workload: str, key: str, outcome: str, seconds: list[float], message: str = "") -> dict:
+        return {
+            "workload_key": workload,
+            "workload_name": workload,
+            "workload_kind": "matmul",
+            "program_key": key,
+            "trace": "[]",
+            "target": "{}",
+            "outcome": outcome,
+            "message": message,
+            "build_seconds": 0.2,
+            "run_seconds": seconds,
+            "round_index": list(range(len(seconds))),
+            "reference_seconds": [1e-3 * (1 + number) for number in range(len(seconds))],
+            "ended_at": [1_700_000_000.0 + 60 * number for number in range(len(seconds))],
+        }
+
+    rows = [
+        row("matmul", "a", "measured", [2e-6, 1e-6]),
+        row("matmul", "b", "measured", [5e-6, 4e-6]),
+        row("matmul", "c", "crash", [], ALARM),
+        row("softmax", "d", "run_timeout", [], "no answer within 10 s"),
+        row("softmax", "e", "run_timeout", [], "another message"),
+    ]
+    host = Host("AMD EPYC", 2, 1 << 34, "Linux", 1e11, 1e10, 8, 1 << 20)
+    campaign = Campaign(1, {"kind": "llvm", "num-cores": 2}, host, {"apache-tvm": "0.27.0"}, {"rounds": 2}, 0)
+    return Measurements(campaign, {}, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
+
+
+@pytest.fixture
+def predictions() -> pa.Table:
+    rows = [
+        {
+            "split": split,
+            "model": model,
+            "program_key": f"{number:016x}",
+            "workload": workload,
+            "log_seconds": -12.0 + number,
+            "prediction": -11.0 - number,
+        }
+        for split, models in (("random", ("gcn", "xgboost", "random")), ("workload", ("gcn",)))
+        for model in models
+        for number, workload in enumerate(("matmul", "matmul", "softmax"))
+    ]
+    return pa.Table.from_pylist(rows, schema=PREDICTION_SCHEMA)
+
+
+CURVES = {("random", "gcn"): {"train/loss": [(0, 1.0), (1, 0.5)], "valid/kendall_tau": [(0, 0.1), (1, 0.4)]}}
+
+
+class Page(HTMLParser):
+    """What a browser would load, and the structure that assistive technology goes by."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.named: list[str] = []
+        self.text: list[str] = []
+        self._inside: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        values = dict(attributes)
+        self.tags.append(tag)
+        self._inside.append(tag)
+        if tag != "a":
+            self.loads += [value for name in ("src", "href", "srcset", "data") if (value := values.get(name))]
+        if values.get("role") in ("img", "region"):
+            self.named.append(values.get("aria-label") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self._inside):
+            self.text.append(data)
+
+
+@pytest.fixture
+def html(measurements: Measurements, results: Results, predictions: pa.Table) -> str:
+    return render_report(measurements, results, predictions, CURVES)
+
+
+def test_the_page_loads_nothing(html: str) -> None:
+    assert Page(html).loads == []
+    style = html[html.index("<style>") : html.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert "default-src 'none'" in html
+
+
+def test_every_model_split_outcome_and_caveat_is_named(html: str) -> None:
+    text = " ".join(" ".join(Page(html).text).split())
+    for expected in (
+        "gcn",
+        "xgboost",
+        "random",
+        "measured again",
+        "0.500 [0.300, 0.600]",
+        "run timeout",
+        "no answer within 10 s",
+        "AMD EPYC",
+        "apache-tvm 0.27.0",
+        "num-cores 2",
+        "differ by a factor of 1.020 at the median",
+        "better than chance by more than the interval: gcn; not shown to be: xgboost",
+        "model.json does not exist",
+    ):
+        assert expected in text, expected
+
+
+def test_what_a_program_printed_cannot_run_in_the_page(html: str) -> None:
+    assert ALARM not in html
+    assert ALARM in " ".join(Page(html).text)
+
+
+def test_headings_captions_labels_and_the_width_of_phones(html: str) -> None:
+    page = Page(html)
+    assert page.tags.count("h1") == 1
+    assert page.tags.count("table") == page.tags.count("caption") == 5
+    assert page.tags.count("select") == page.tags.count("label") == 3
+    assert page.named
+    assert all(page.named)
+    assert 'name="viewport" content="width=device-width' in html
+    assert '<html lang="en">' in html
+
+
+def test_a_run_without_noise_curves_or_missing_models_renders_too(
+    measurements: Measurements, results: Results, predictions: pa.Table
+) -> None:
+    plain = dataclasses.replace(results, noise=None, missing=())
+    text = " ".join(Page(render_report(measurements, plain, predictions, {})).text)
+    assert "None of the evaluated models kept a learning curve" in text
+    assert "no program was measured in more than one round" in text
+    assert "Not evaluated" not in text
+
+
+def test_the_same_input_gives_the_same_page(
+    measurements: Measurements, results: Results, predictions: pa.Table, html: str
+) -> None:
+    assert render_report(measurements, results, predictions, CURVES) == html
+
+
+def test_outcomes_are_counted_with_an_example_each(measurements: Measurements) -> None:
+    counts = [(count.outcome, count.tries, count.example) for count in outcome_counts(measurements)]
+    assert counts == [("measured", 2, ""), ("run_timeout", 2, "no answer within 10 s"), ("crash", 1, ALARM)]
+    assert sum(count.share for count in outcome_counts(measurements)) == pytest.approx(1.0)
+
+
+def test_workloads_show_the_fastest_program_and_the_spread(measurements: Measurements) -> None:
+    matmul, softmax = workload_counts(measurements)
+    assert (matmul.tries, matmul.measured) == (3, 2)
+    assert matmul.fastest_microseconds == pytest.approx(1.0)
+    assert matmul.slowest_ratio == pytest.approx(4.0)
+    assert (softmax.measured, softmax.fastest_microseconds, softmax.slowest_ratio) == (0, None, None)
+
+
+def test_the_state_of_the_machine_is_relative_to_its_best(measurements: Measurements) -> None:
+    state = machine_state(measurements)
+    assert state is not None
+    assert state.minutes.tolist() == [0.0, 0.0, 1.0, 1.0]
+    np.testing.assert_allclose(state.slowdown, [1, 1, 2, 2])
+    assert time_span(measurements) == "2023-11-14 22:13 to 2023-11-14 22:14 UTC"
+
+
+def test_verdict_and_caveat_say_what_the_numbers_allow(results: Results) -> None:
+    random, workload = results.splits
+    assert verdict(random).endswith("gcn; not shown to be: xgboost.")
+    assert "typically 6 a workload" in caveat(random)
+    # 15 pairs: one swapped pair moves tau by 2 / 15
+    assert "0.133" in caveat(random)
+    assert "larger than the interval" in caveat(workload)
+
+
+def test_learning_curves_are_read_by_split_and_model(tmp_path: Path) -> None:
+    (tmp_path / "learning.csv").write_text("split,model,metric,step,value\nrandom,gcn,train/loss,0,1.0\n")
+    assert read_curves(tmp_path) == {("random", "gcn"): {"train/loss": [(0, 1.0)]}}
+    (tmp_path / "learning.csv").write_text("split,model\nrandom,gcn\n")
+    with pytest.raises(MalformedDataError, match=r"learning\.csv"):
+        read_curves(tmp_path)
+    with pytest.raises(MissingInputError, match="dvc repro evaluate"):
+        read_curves(tmp_path / "absent")
+
+
+def test_figures_of_the_page_are_strict_json(html: str) -> None:
+    import json
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    found = re.findall(r'<script type="application/json" id="data-(\w+)">(.*?)</script>', html, re.DOTALL)
+    figures = {name: json.loads(text, parse_constant=refuse) for name, text in found}
+    assert {name: len(options) for name, options in figures.items()} == {
+        "leaderboard": 1,
+        "predictions": 4,
+        "workloads": 8,
+        "learning": 1,
+        "state": 1,
+    }

@@ -1,0 +1,183 @@
+import csv
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.files import write_json
+from kernelcast.graphs.ast import AstOptions
+from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.splits import RandomSplit, Split, WorkloadSplit, read_split, write_split
+from kernelcast.graphs.store import Description, feature_version, write_programs
+from kernelcast.graphs.vocabulary import NODE_FEATURES
+from kernelcast.models.saved import save_model
+from kernelcast.records import (
+    MEASUREMENT_SCHEMA,
+    MEASUREMENTS_VERSION,
+    Campaign,
+    Host,
+    Workload,
+    write_campaign,
+    write_measurements,
+)
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+WORKLOADS = ("matmul", "conv2d", "softmax", "layer_norm")
+PROGRAMS_PER_WORKLOAD = 40
+TARGET = {"kind": "llvm", "num-cores": 2}
+
+
+class KeptMetrics:
+    """A `MetricLog` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, dict[str, float]] = {}
+
+    def metrics(self, values: dict[str, float], step: int) -> None:
+        self.rows.setdefault(step, {}).update(values)
+
+
+@dataclass(frozen=True)
+class PipelineFolder:
+    """A folder as `measure`, `graphs` and `train` leave it, with a time that depends on one feature."""
+
+    root: Path
+
+    @property
+    def config(self) -> DictConfig:
+        folders = ("measurements", "graphs", "models", "evaluation", "report")
+        return OmegaConf.create(
+            {
+                "seed": 0,
+                "bootstrap_samples": 100,
+                "confidence": 0.95,
+                "paths": {
+                    "root": str(self.root),
+                    **{name: str(self.root / "data" / name) for name in folders},
+                    "runs": str(self.root / "runs"),
+                },
+                "tracking": {
+                    "uri": f"sqlite:///{self.root}/runs/mlflow.db",
+                    "experiment": "kernelcast",
+                    "artifacts": str(self.root / "runs/artifacts"),
+                },
+            }
+        )
+
+    def copy(self, root: Path) -> "PipelineFolder":
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        return PipelineFolder(root)
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
+    """Made once; a test that runs a stage takes a copy."""
+    folder = PipelineFolder(tmp_path_factory.mktemp("trained"))
+    data = folder.root / "data"
+    programs = made_programs()
+    write_measured(data / "measurements", programs)
+    (data / "graphs").mkdir(parents=True)
+    description = Description(
+        tuple(f"{name}-key" for name in WORKLOADS), WORKLOADS, TARGET, "minimum", AstOptions(), {}, "0" * 16
+    )
+    data_hash = write_programs(data / "graphs", programs, description)
+    names = [WORKLOADS[number] for number in programs.workload]
+    for name, splitter in (("random", RandomSplit(0.4, 0.1, 0)), ("workload", WorkloadSplit(0.5, 0.25, 0))):
+        split = splitter.split(programs.workload.astype(np.int64), WORKLOADS)
+        write_split(data / "graphs", name, split, programs.program_key, names, data_hash, {})
+        for model in ("random", "xgboost"):
+            write_trained(data / "models" / name / model, model, name, programs, read_split(data / "graphs", name))
+    return folder
+
+
+def made_programs() -> Programs:
+    generator = np.random.default_rng(0)
+    count = len(WORKLOADS) * PROGRAMS_PER_WORKLOAD
+    values = generator.random((count, 2)).astype(np.float32)
+    names = ("unroll_count", "noise_count")
+    workload = np.repeat(np.arange(len(WORKLOADS), dtype=np.int32), PROGRAMS_PER_WORKLOAD)
+    offsets = np.arange(count + 1, dtype=np.int64)
+    return Programs(
+        ast=AstGraphs(
+            node_kind=np.zeros(count, dtype=np.int16),
+            node_features=np.zeros((count, len(NODE_FEATURES)), dtype=np.float32),
+            node_parent=np.full(count, -1, dtype=np.int32),
+            node_depth=np.zeros(count, dtype=np.int16),
+            node_offset=offsets,
+            edge_index=np.zeros((2, 0), dtype=np.int32),
+            edge_kind=np.zeros(0, dtype=np.int8),
+            edge_offset=np.zeros(count + 1, dtype=np.int64),
+        ),
+        features=FlatFeatures(values, names),
+        log_seconds=3.0 * values[:, 0].astype(np.float64) - 10.0 + 0.01 * generator.normal(size=count),
+        workload=workload,
+        workload_names=WORKLOADS,
+        program_key=np.array([f"{number:016x}" for number in range(count)]),
+        machine=Machine(2, 8, 1e11, 1e10, 1 << 20),
+        feature_version=feature_version(AstOptions(), names),
+    )
+
+
+def write_measured(directory: Path, programs: Programs) -> None:
+    generator = np.random.default_rng(1)
+    rounds = 4
+    rows = [
+        {
+            "workload_key": f"{WORKLOADS[workload]}-key",
+            "workload_name": WORKLOADS[workload],
+            "workload_kind": WORKLOADS[workload],
+            "program_key": str(key),
+            "trace": "[]",
+            "target": "{}",
+            "outcome": "measured",
+            "message": "",
+            "build_seconds": 0.2,
+            "run_seconds": (np.exp(log_seconds) * (1 + 0.02 * generator.random(rounds))).tolist(),
+            "round_index": list(range(rounds)),
+            "reference_seconds": (1e-3 * (1 + generator.random(rounds))).tolist(),
+            "ended_at": [1.7e9 + number for number in range(rounds)],
+        }
+        for workload, key, log_seconds in zip(
+            programs.workload, programs.program_key, programs.log_seconds, strict=True
+        )
+    ]
+    host = Host("a processor", 2, 1 << 34, "Linux", 1e11, 1e10, 8, 1 << 20)
+    campaign = Campaign(MEASUREMENTS_VERSION, TARGET, host, {"apache-tvm": "0.27.0"}, {"rounds": rounds}, 0)
+    write_campaign(directory, campaign, {name: Workload(f"{name}-key", name, name, {}, "{}") for name in WORKLOADS})
+    write_measurements(directory, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
+
+
+def write_trained(directory: Path, name: str, split_name: str, programs: Programs, split: Split) -> None:
+    parts = {
+        "loss": instantiate(OmegaConf.load(CONF / "loss/log_mse.yaml")),
+        "trainer": instantiate(OmegaConf.load(CONF / "trainer/default.yaml")),
+    }
+    model = instantiate(OmegaConf.load(CONF / f"model/{name}.yaml"), seed=0, **parts)
+    log = KeptMetrics()
+    model.fit(programs.select(split.train), programs.select(split.valid), log)
+    directory.mkdir(parents=True)
+    save_model(model, directory / "model")
+    write_json(
+        directory / "training.json",
+        {
+            "model": name,
+            "split": split_name,
+            "loss": "log_mse",
+            "seed": 0,
+            "seconds": 1.5,
+            "kind": str(model.kind),
+            "learned": bool(log.rows),
+            "mlflow_run_id": "0",
+        },
+    )
+    if log.rows:
+        columns = ["step", *sorted({column for row in log.rows.values() for column in row})]
+        with (directory / "history.csv").open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, columns)
+            writer.writeheader()
+            writer.writerows({"step": step, **row} for step, row in log.rows.items())

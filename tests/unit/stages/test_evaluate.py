@@ -1,0 +1,204 @@
+import csv
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import mlflow
+import numpy as np
+import pytest
+
+from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.evaluation.predictions import read_predictions
+from kernelcast.evaluation.results import read_results
+from kernelcast.evaluation.summary import summarise
+from kernelcast.files import read_json, write_json
+from kernelcast.graphs.splits import read_split
+from kernelcast.graphs.store import read_programs
+from kernelcast.models.saved import load_model
+from kernelcast.stages.evaluate import bootstrap_settings, evaluate
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained_folder, tmp_path_factory: pytest.TempPathFactory):
+    folder = trained_folder.copy(tmp_path_factory.mktemp("evaluated"))
+    evaluate(folder.config)
+    return folder
+
+
+@pytest.fixture
+def folder(evaluated, tmp_path: Path):
+    """A copy with results and a tracking database, to break."""
+    return evaluated.copy(tmp_path)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_every_model_and_the_noise_ceiling_are_scored_on_every_split(evaluated) -> None:
+    results = read_results(evaluated.root / "data/evaluation")
+    assert {split.split: [model.model for model in split.models] for split in results.splits} == {
+        "random": ["measured again", "xgboost", "random"],
+        "workload": ["measured again", "xgboost", "random"],
+    }
+    assert results.missing == ()
+    assert [split.known_workloads for split in results.splits] == [True, False]
+    assert [split.resampling for split in results.splits] == ["programs", "workloads and programs"]
+    assert results.noise is not None
+    assert 1 < results.noise.ratio_median < 1.02
+
+
+def test_a_model_that_learned_something_is_told_from_chance_and_a_random_one_is_not(evaluated) -> None:
+    metrics = read_json(evaluated.root / "data/evaluation/metrics.json", "evaluate")
+    for split in ("random", "workload"):
+        assert metrics[split]["xgboost"]["kendall_tau_low"] > 0.3
+        assert metrics[split]["random"]["kendall_tau_low"] < 0 < metrics[split]["random"]["kendall_tau_high"]
+        assert metrics[split]["measured again"]["kendall_tau"] > 0.95
+        assert "mape" not in metrics[split]["random"]
+        assert 0 < metrics[split]["xgboost"]["mape"] < 2
+
+
+def test_the_figures_are_those_of_the_saved_model_on_the_test_programs(evaluated) -> None:
+    data = evaluated.root / "data"
+    programs = read_programs(data / "graphs")
+    test = programs.select(read_split(data / "graphs", "workload").test)
+    model = load_model(data / "models/workload/xgboost/model")
+    predicted = model.predict(test)
+    expected = summarise(test, predicted, model.kind).overall
+    metrics = read_json(data / "evaluation/metrics.json", "evaluate")["workload"]["xgboost"]
+    assert {name: metrics[name] for name in expected} == pytest.approx(expected)
+    table = read_predictions(data / "evaluation").to_pylist()
+    stored = [row for row in table if (row["split"], row["model"]) == ("workload", "xgboost")]
+    assert [row["program_key"] for row in stored] == test.program_key.tolist()
+    np.testing.assert_allclose([row["prediction"] for row in stored], predicted)
+    np.testing.assert_allclose([row["log_seconds"] for row in stored], test.log_seconds)
+
+
+def test_all_files_are_there(evaluated) -> None:
+    directory = evaluated.root / "data/evaluation"
+    assert {row["name"] for row in rows_of(directory / "table.csv")} >= {"xgboost (random)", "random (workload)"}
+    assert {row["metric"] for row in rows_of(directory / "leaderboard.csv")} >= {"kendall_tau", "top_1", "mape"}
+    assert {row["workload"] for row in rows_of(directory / "per_workload.csv") if row["split"] == "random"} == {
+        "matmul", "conv2d", "softmax", "layer_norm",
+    }  # fmt: skip
+    assert {row["model"] for row in rows_of(directory / "learning.csv")} == {"xgboost"}
+    assert {path.name for path in (directory / "plots").iterdir()} == {
+        "leaderboard.png", "random_xgboost.png", "random_random.png", "random_tau_by_workload.png",
+        "workload_xgboost.png", "workload_random.png", "workload_tau_by_workload.png",
+    }  # fmt: skip
+    one = json.loads((directory / "metrics/random/measured_again.json").read_text())
+    assert one == read_json(directory / "metrics.json", "evaluate")["random"]["measured again"]
+
+
+def test_the_run_is_tracked(evaluated) -> None:
+    client = mlflow.MlflowClient(evaluated.config.tracking.uri)
+    (run,) = client.search_runs(["1"])
+    assert run.info.status == "FINISHED"
+    assert run.data.tags["kernelcast.stage"] == "evaluate"
+    assert run.data.metrics["random/xgboost/kendall_tau"] > 0.3
+    assert run.inputs.dataset_inputs[0].dataset.digest
+    assert {item.path for item in client.list_artifacts(run.info.run_id)} >= {"plots", "table.csv", "results.json"}
+
+
+def test_the_table_is_printed(folder, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(folder.config)
+    printed = capsys.readouterr().out
+    for expected in ("workloads seen in training", "never seen in training", "xgboost", "measured again", "Noise:"):
+        assert expected in printed
+
+
+def no_model_file(model: Path) -> None:
+    (model / "model/trees.ubj").unlink()
+
+
+def torn_model_file(model: Path) -> None:
+    (model / "model/trees.ubj").write_bytes(b"torn")
+
+
+def no_training_file(model: Path) -> None:
+    (model / "training.json").unlink()
+
+
+def of_another_split(model: Path) -> None:
+    write_json(model / "training.json", read_json(model / "training.json", "train") | {"split": "network"})
+
+
+def no_folder(model: Path) -> None:
+    shutil.rmtree(model)
+
+
+@pytest.mark.parametrize("fault", [no_model_file, torn_model_file, no_training_file, of_another_split, no_folder])
+def test_a_model_that_cannot_be_used_is_listed_and_the_others_are_scored(
+    folder, fault, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fault(folder.root / "data/models/random/xgboost")
+    with caplog.at_level(logging.WARNING):
+        evaluate(folder.config)
+    results = read_results(folder.root / "data/evaluation")
+    (missing,) = results.missing
+    assert (missing.split, missing.model) == ("random", "xgboost")
+    assert "train" in missing.reason
+    assert "xgboost on the random split is left out" in caplog.text
+    assert "not evaluated" in capsys.readouterr().out
+    assert [model.model for model in results.splits[0].models] == ["measured again", "random"]
+    assert [model.model for model in results.splits[1].models] == ["measured again", "xgboost", "random"]
+    assert not (folder.root / "data/evaluation/plots/random_xgboost.png").exists()
+
+
+def test_no_model_at_all_names_the_stage_that_makes_them(folder) -> None:
+    shutil.rmtree(folder.root / "data/models")
+    with pytest.raises(MissingInputError, match=r"no trained model in .*models; run `dvc repro train`"):
+        evaluate(folder.config)
+
+
+def test_no_usable_model_fails_with_the_reasons_and_leaves_the_old_results(folder) -> None:
+    before = (folder.root / "data/evaluation/results.json").read_bytes()
+    for path in (folder.root / "data/models").glob("*/*/training.json"):
+        path.unlink()
+    with pytest.raises(MissingInputError, match=r"none of the models .*xgboost on workload: .*training\.json"):
+        evaluate(folder.config)
+    assert (folder.root / "data/evaluation/results.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("stage", ["graphs", "measurements"])
+def test_a_missing_input_names_the_stage_that_makes_it(folder, stage: str) -> None:
+    shutil.rmtree(folder.root / "data" / stage)
+    with pytest.raises(MissingInputError, match=r"dvc repro (graphs|measure)"):
+        evaluate(folder.config)
+
+
+@pytest.mark.parametrize(
+    "change", [{"confidence": 1.0}, {"confidence": 0.0}, {"bootstrap_samples": 0}, {"seed": -1}], ids=str
+)
+def test_a_setting_that_cannot_work_is_named_before_any_work(trained_folder, change: dict) -> None:
+    config = trained_folder.config
+    config.update(change)
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        bootstrap_settings(config)
+
+
+def test_interrupted_writing_leaves_no_results_that_look_whole(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a folder in the place of a file makes writing fail half-way
+    plots = folder.root / "data/evaluation/per_workload.csv"
+    plots.unlink()
+    plots.mkdir()
+    with pytest.raises((OSError, KernelcastError)):
+        evaluate(folder.config)
+    assert not (folder.root / "data/evaluation/results.json").exists()
+    assert not (folder.root / "data/evaluation/metrics.json").exists()
+
+
+def test_a_split_without_test_programs_is_explained(folder) -> None:
+    from kernelcast.graphs.splits import Split, write_split
+
+    graphs = folder.root / "data/graphs"
+    programs = read_programs(graphs)
+    rows = np.arange(len(programs))
+    nothing = np.zeros(0, dtype=np.int64)
+    names = ["w"] * len(programs)
+    data_hash = read_json(graphs / "meta.json", "graphs")["data_hash"]
+    write_split(graphs, "random", Split(rows, nothing, nothing), programs.program_key, names, data_hash, {})
+    with pytest.raises(MalformedDataError, match=r"split random .* no test programs"):
+        evaluate(folder.config)
