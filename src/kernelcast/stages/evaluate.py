@@ -137,6 +137,7 @@ def score_split(
     from kernelcast.evaluation.scoring import ceiling
     from kernelcast.evaluation.summary import summarise
     from kernelcast.graphs.splits import read_split
+    from kernelcast.graphs.store import read_data_hash
 
     rows = read_split(graphs, split)
     test = programs.select(rows.test)
@@ -151,9 +152,11 @@ def score_split(
         logger.warning("no noise ceiling on the %s split: none of its programs was measured in two rounds", split)
     found: list[ModelResult] = [] if again is None else [again]
     predictions, missing = [], []
+    data_hash = read_data_hash(graphs)
     for name in names:
+        directory = models / split / name
         try:
-            result, predicted = score_model(models / split / name, split, name, test, resampling, bootstrap)
+            result, predicted = score_model(directory, split, name, data_hash, test, resampling, bootstrap)
         except KernelcastError as error:
             logger.warning("%s on the %s split is left out: %s", name, split, error)
             missing.append(MissingModel(split, name, str(error)))
@@ -179,7 +182,7 @@ def score_split(
 
 
 def score_model(
-    directory: Path, split: str, name: str, test: Programs, resampling: Any, bootstrap: Bootstrap
+    directory: Path, split: str, name: str, data_hash: str, test: Programs, resampling: Any, bootstrap: Bootstrap
 ) -> tuple[ModelResult, Any]:
     """Loads one model and scores its predictions for `test`.
 
@@ -190,7 +193,7 @@ def score_model(
     from kernelcast.evaluation.scoring import checked, score, timed
     from kernelcast.models.saved import load_model
 
-    training = read_training(directory, split)
+    training = read_training(directory, split, data_hash)
     model = load_model(directory / "model")
     predicted, microseconds = timed(lambda: model.predict(test), len(test))
     predicted = checked(predicted, len(test), name)
@@ -210,12 +213,13 @@ def score_model(
     return result, predicted
 
 
-def read_training(directory: Path, split: str) -> dict[str, Any]:
+def read_training(directory: Path, split: str, data_hash: str) -> dict[str, Any]:
     """How a model was trained.
 
     Raises:
         MissingInputError: it was not, or training did not finish.
-        MalformedDataError: a field is missing, or it was trained on another split.
+        MalformedDataError: a field is missing, or it was trained on another split or on other graphs, so that it may
+            have learned from the programs that it would be tested on.
     """
     path = directory / "training.json"
     training = read_json(path, "train")
@@ -224,6 +228,11 @@ def read_training(directory: Path, split: str) -> dict[str, Any]:
             raise MalformedDataError(f"{path} has no field {field}; run `dvc repro -f train`")
     if training["split"] != split:
         raise MalformedDataError(f"{path} is of the split {training['split']}, not {split}; run `dvc repro -f train`")
+    if training.get("data_hash", data_hash) != data_hash:
+        raise MalformedDataError(
+            f"{path} is of other graphs ({training['data_hash']}, now {data_hash}), the model may have learned from "
+            "what are test programs now; run `dvc repro train`"
+        )
     return training
 
 

@@ -91,7 +91,8 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
         split = splitter.split(programs.workload.astype(np.int64), WORKLOADS)
         write_split(data / "graphs", name, split, programs.program_key, names, data_hash, {})
         for model in ("random", "xgboost"):
-            write_trained(data / "models" / name / model, model, name, programs, read_split(data / "graphs", name))
+            rows = read_split(data / "graphs", name)
+            write_trained(data / "models" / name / model, model, name, programs, rows, data_hash)
     return folder
 
 
@@ -152,7 +153,9 @@ def write_measured(directory: Path, programs: Programs) -> None:
     write_measurements(directory, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
 
 
-def write_trained(directory: Path, name: str, split_name: str, programs: Programs, split: Split) -> None:
+def write_trained(
+    directory: Path, name: str, split_name: str, programs: Programs, split: Split, data_hash: str
+) -> None:
     parts = {
         "loss": instantiate(OmegaConf.load(CONF / "loss/log_mse.yaml")),
         "trainer": instantiate(OmegaConf.load(CONF / "trainer/default.yaml")),
@@ -172,6 +175,7 @@ def write_trained(directory: Path, name: str, split_name: str, programs: Program
             "seconds": 1.5,
             "kind": str(model.kind),
             "learned": bool(log.rows),
+            "data_hash": data_hash,
             "mlflow_run_id": "0",
         },
     )

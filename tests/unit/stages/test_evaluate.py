@@ -125,11 +125,19 @@ def of_another_split(model: Path) -> None:
     write_json(model / "training.json", read_json(model / "training.json", "train") | {"split": "network"})
 
 
+def of_other_graphs(model: Path) -> None:
+    write_json(model / "training.json", read_json(model / "training.json", "train") | {"data_hash": "f" * 16})
+
+
 def no_folder(model: Path) -> None:
     shutil.rmtree(model)
 
 
-@pytest.mark.parametrize("fault", [no_model_file, torn_model_file, no_training_file, of_another_split, no_folder])
+@pytest.mark.parametrize(
+    "fault",
+    [no_model_file, torn_model_file, no_training_file, of_another_split, of_other_graphs, no_folder],
+    ids=lambda fault: fault.__name__,
+)
 def test_a_model_that_cannot_be_used_is_listed_and_the_others_are_scored(
     folder, fault, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
