@@ -69,7 +69,8 @@ def top_k_score(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, 
     for j in range(1, len(tied) - places + 1):
         chance[j] = chance[j - 1] * (len(tied) - places - j + 1) / (len(tied) - j)
     chosen = np.minimum(tied, surely.min(initial=np.inf))
-    return float(np.dot(chance, np.exp(truth.min() - chosen)))
+    # the chances sum to 1 but for rounding
+    return min(float(np.dot(chance, np.exp(truth.min() - chosen))), 1.0)
 
 
 def mape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
