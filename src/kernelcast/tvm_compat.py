@@ -172,6 +172,17 @@ def make_target(target: dict[str, Any]) -> Target:
         raise ConfigError(f"target: TVM refuses {json.dumps(target)}: {reason}") from error
 
 
+def runnable_module(module: Any) -> tvm.IRModule:
+    """The part of a scheduled program that is built and timed, as by MetaSchedule's own builder.
+
+    A schedule may change the layout of weights. The block that does so (`meta_schedule.layout_rewrite_preproc`) belongs
+    to the compilation of a network, so here it is emptied, and the program takes weights of the new shape.
+    """
+    load_tvm()
+    transform = importlib.import_module("tvm.s_tir.transform")
+    return transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+
+
 def vector_bits(target: dict[str, Any]) -> int:
     """Bits of one vector register of the instruction set that an `llvm` target compiles for."""
     load_tvm()

@@ -1,4 +1,5 @@
 import json
+import math
 import platform
 import subprocess
 import sys
@@ -7,13 +8,14 @@ import pytest
 
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.workloads import matmul
+from kernelcast.measurement.workloads import conv2d, matmul
 from kernelcast.tvm_compat import (
     TESTED_VERSIONS,
     available_cores,
     check_versions,
     parse_module,
     resolve_target,
+    runnable_module,
     scheduled_module,
     structural_key,
     tvm_versions,
@@ -113,6 +115,23 @@ def test_a_trace_makes_the_program_that_was_sampled_and_no_other() -> None:
     keys = [structural_key(scheduled_module(workload, candidate.trace)) for candidate in candidates]
     assert keys == [candidate.program_key for candidate in candidates]
     assert structural_key(parse_module(workload.module)) == workload.key
+
+
+def test_what_rewrites_the_weights_is_no_part_of_what_runs() -> None:
+    workload = conv2d("conv2d", 8, 8, 8, 16, 3, 1, 1)
+    rewrites = "meta_schedule.layout_rewrite_preproc"
+    target = resolve_target({"kind": "llvm", "num-cores": 1})
+    modules = [scheduled_module(workload, each.trace) for each in sample_candidates(workload, target, 8, seed=0)]
+    rewriting = [module for module in modules if rewrites in module.script()]
+    assert rewriting
+    for module in rewriting:
+        runs = runnable_module(module)
+        # its block is empty
+        assert f'"{rewrites}": True}})\n' in runs.script()
+        assert runs.script().partition(rewrites)[2].split("\n")[1].strip() == "T.evaluate(0)"
+        weight = runs["main"].params[1]
+        assert math.prod(int(extent) for extent in weight.shape) == 3 * 3 * 8 * 16
+        assert len(weight.shape) != 4
 
 
 @pytest.mark.parametrize("trace", ["", "{}", '[[["NoSuchInstruction",[],[],[]]],[]]'])

@@ -7,6 +7,7 @@ started it is gone, however it ended, the server kills all its workers and ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import select
@@ -44,6 +45,8 @@ class ForkServer:
             MeasurementError: the server did not come up; the message holds what it said.
         """
         self._control, theirs = socket.socketpair()
+        # a request without its reply, because of Ctrl-C between the two: nothing can be asked any more
+        self._interrupted = False
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, `close` closes it
         with theirs:
             self._process = subprocess.Popen(
@@ -73,14 +76,15 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115, whoever closes the worker closes it
         with theirs:
-            socket.send_fds(self._control, [MESSAGE.pack(FORK, memory_limit_bytes)], [theirs.fileno(), log.fileno()])
-            pid = self._receive(FORK)
+            pid = self._ask(FORK, memory_limit_bytes, [theirs.fileno(), log.fileno()])
         return pid, Connection(ours.detach()), log
 
     def reap(self, pid: int) -> int:
-        """Waits for the end of a worker and returns its exit code, or minus the signal that ended it."""
-        self._control.sendall(MESSAGE.pack(REAP, pid))
-        return self._receive(REAP)
+        """Waits for the end of a worker and returns its exit code, or minus the signal that ended it.
+
+        After an interrupted request it only says SIGKILL: `close`, which comes next, ends and collects all workers.
+        """
+        return -signal.SIGKILL if self._interrupted else self._ask(REAP, pid, [])
 
     def close(self) -> None:
         """Ends the server and with it every worker."""
@@ -91,6 +95,15 @@ class ForkServer:
             self._process.kill()  # its workers follow by their death signal
             self._process.wait()
         self._log.close()
+
+    def _ask(self, letter: bytes, value: int, descriptors: list[int]) -> int:
+        self._interrupted = True
+        # when the server is gone, `_receive` says so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(self._control, [MESSAGE.pack(letter, value)], descriptors)
+        result = self._receive(letter)
+        self._interrupted = False
+        return result
 
     def _receive(self, expected: bytes) -> int:
         try:

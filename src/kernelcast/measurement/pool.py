@@ -44,7 +44,7 @@ class ProgramProcess:
     def send(self, request: Any) -> None:
         """Lets the process go on and sends a request."""
         self._doing = "building" if isinstance(request, Build) else "running"
-        os.kill(self._pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
         # when it is dead, `receive` finds out why
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.connection.send(request)
@@ -58,7 +58,7 @@ class ProgramProcess:
         if isinstance(reply, Failed):
             self.close()
         else:
-            os.kill(self._pid, signal.SIGSTOP)
+            self._signal(signal.SIGSTOP)
         return reply
 
     def give_up(self, timeout_seconds: float, outcome: Outcome) -> Failed:
@@ -70,10 +70,15 @@ class ProgramProcess:
         """Kills the process and waits for its end."""
         if self._open:
             self._open = False
-            os.kill(self._pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
             self._server.reap(self._pid)
             self.connection.close()
             self._log.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # it exists until it is reaped, unless the server is gone, which the next request to it finds out
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, number)
 
     def _death(self) -> Failed:
         self._open = False

@@ -37,7 +37,6 @@ class CampaignProgress:
         self._steps_each = rounds + 1
         self._steps_now = 0
         self._steps_before = self.done * self._steps_each
-        self._done_before = self.done
         self._started = self._drawn = time.monotonic()
         self._steps_of: Counter[str] = Counter()
         console = console or Console(stderr=True)
@@ -77,7 +76,7 @@ class CampaignProgress:
         elapsed = max(time.monotonic() - self._started, 1e-9)
         parts = [f"{self.done} of {self._total} programs"]
         parts += [f"{count} {outcome.value}" for outcome, count in sorted(self._outcomes.items()) if count]
-        parts.append(f"{60 * (self.done - self._done_before) / elapsed:.0f} programs/min")
+        parts.append(f"{60 * self._steps_now / self._steps_each / elapsed:.0f} programs/min")
         if self._steps_now:
             left = self._total * self._steps_each - self._steps_before - self._steps_now
             parts.append(f"{duration(max(0, left) * elapsed / self._steps_now)} left")

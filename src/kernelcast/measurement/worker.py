@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kernelcast.records import Outcome, Workload
-from kernelcast.tvm_compat import load_tvm, make_target, scheduled_module
+from kernelcast.tvm_compat import load_tvm, make_target, runnable_module, scheduled_module
 
 MESSAGE_LINES = 4
 """Lines of an error that are kept."""
@@ -116,11 +116,7 @@ class LoadedProgram:
 
     def __init__(self, request: Build) -> None:
         tvm = load_tvm()
-        from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-        module = scheduled_module(request.workload, request.trace)
-        # as MetaSchedule's own builder does: the weights of a network come in the layout the program wants
-        module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+        module = runnable_module(scheduled_module(request.workload, request.trace))
         self._buffers = list(module["main"].params)
         self._executable = tvm.compile(module, target=make_target(request.target)).mod
         # LLVM makes machine code only when a function is first asked for

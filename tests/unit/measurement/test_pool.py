@@ -7,6 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
+from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.pool import ProgramProcess, build_programs, death_outcome
 from kernelcast.measurement.sampling import Candidate, sample_candidates
@@ -143,12 +144,32 @@ def test_what_speaks_of_memory() -> None:
     assert not says_out_of_memory("LLVM ERROR: Cannot select: intrinsic")
 
 
-def test_the_system_ends_the_workers_of_a_server_that_was_killed(settings: RunnerSettings) -> None:
+def test_a_server_that_was_killed_takes_its_workers_along_and_is_an_error(settings: RunnerSettings) -> None:
     server = ForkServer(threads=1)
     program = ProgramProcess(server, settings.memory_limit_bytes)
     (worker,) = workers(server)
     os.kill(server.pid, signal.SIGKILL)
     psutil.wait_procs([worker], timeout=20)
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
-    program.connection.close()
+    with pytest.raises(MeasurementError, match="the process that starts the workers ended"):
+        program.ask(Prepare(seed=0), 30, Outcome.RUN_TIMEOUT)
+    program.close()
     server.close()
+
+
+def test_ctrl_c_between_a_request_and_its_reply_still_ends_all_workers(
+    settings: RunnerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(expected: bytes) -> int:
+        raise KeyboardInterrupt
+
+    with ForkServer(threads=1) as server:
+        program = ProgramProcess(server, settings.memory_limit_bytes)
+        family = [psutil.Process(server.pid), *workers(server)]
+        with monkeypatch.context() as patch:
+            patch.setattr(server, "_receive", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                ProgramProcess(server, settings.memory_limit_bytes)
+        program.close()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
