@@ -47,7 +47,8 @@ class Training(lightning.LightningModule):
         self.best_epoch = 0
         self.best_metric = math.nan
         self.best_weights = _copy_of_weights(network)
-        self._averaged = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average_decay))
+        average = get_ema_multi_avg_fn(settings.average_decay)  # type: ignore[no-untyped-call]
+        self._averaged = AveragedModel(network, multi_avg_fn=average)
         self._train: list[tuple[float, int]] = []
         self._valid: list[tuple[float, int]] = []
         self._predicted: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -213,6 +214,8 @@ def _quiet_lightning() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         warnings.filterwarnings("ignore", message=".*GPU available but not used.*")
+        # no validation programs: training goes by its own loss
+        warnings.filterwarnings("ignore", message=".*have no `val_dataloader`.*")
         try:
             for talker in talkers:
                 talker.setLevel(logging.WARNING)
