@@ -1,0 +1,94 @@
+"""The pipeline at its smallest, really measured, each stage by its script."""
+
+import csv
+import json
+import re
+
+import mlflow
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.pipeline.conftest import Project
+
+
+def test_every_try_is_a_row_with_times_or_a_reason(project: Project) -> None:
+    table = pq.read_table(project.root / "data/measurements/measurements.parquet").to_pylist()
+    workloads = yaml.safe_load((project.root / "conf/workload/tiny.yaml").read_text())
+    assert {row["workload_name"] for row in table} == set(workloads)
+    assert len({(row["workload_key"], row["program_key"]) for row in table}) == len(table)
+    for row in table:
+        assert (row["outcome"] == "measured") == (len(row["run_seconds"]) > 0 and min(row["run_seconds"]) > 0)
+        assert row["outcome"] == "measured" or row["message"]
+
+
+def test_every_model_has_its_figures(project: Project) -> None:
+    metrics = json.loads((project.root / "data/evaluation/metrics.json").read_text())
+    for model in ("gcn", "xgboost"):
+        figures = metrics["random"][model]
+        assert -1 <= figures["kendall_tau_low"] <= figures["kendall_tau"] <= figures["kendall_tau_high"] <= 1
+        assert 0 <= figures["pairwise_accuracy"] <= 1
+        assert 0 < figures["top_1"] <= 1
+        assert "mape" not in figures, "a model of ranks predicts no time"
+    with (project.root / "data/evaluation/table.csv").open() as stream:
+        assert {"gcn", "xgboost"} <= {row["model"] for row in csv.DictReader(stream)}
+
+
+def test_training_reports_what_evaluate_finds_in_another_process(project: Project) -> None:
+    metrics = json.loads((project.root / "data/evaluation/metrics.json").read_text())
+    client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
+    for model in ("gcn", "xgboost"):
+        training = json.loads((project.root / f"data/models/random/{model}/training.json").read_text())
+        run = client.get_run(training["mlflow_run_id"])
+        assert run.data.metrics["test/kendall_tau"] == pytest.approx(metrics["random"][model]["kendall_tau"], abs=1e-9)
+
+
+def test_all_stages_are_finished_runs_on_one_page(project: Project) -> None:
+    client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
+    runs = client.search_runs(["1"], "tags.`kernelcast.stage` != 'sweep'")
+    assert {"measure", "graphs", "train", "evaluate", "report"} == {run.data.tags["kernelcast.stage"] for run in runs}
+    gcn = next(run for run in runs if run.info.run_name == "gcn on random")
+    assert gcn.info.status == "FINISHED"
+    artifacts = {item.path for item in client.list_artifacts(gcn.info.run_id)}
+    assert {"config.yaml", "model", "plots", "history.csv"} <= artifacts
+    plots = {item.path for item in client.list_artifacts(gcn.info.run_id, "plots")}
+    assert {"plots/learning_curve.png", "plots/test_predictions.png"} <= plots
+    assert len(client.get_metric_history(gcn.info.run_id, "train/loss")) > 1
+    assert gcn.data.tags["mlflow.source.git.commit"] != "unknown"
+    assert gcn.inputs.dataset_inputs[0].dataset.digest
+
+
+def test_the_report_opens_without_a_network(project: Project) -> None:
+    page = (project.root / "data/report/index.html").read_text()
+    assert not re.findall(r"""<(?:script|link|img)[^>]+(?:src|href)=["']https?:""", page)
+    for model in ("gcn", "xgboost"):
+        assert model in page
+
+
+def test_a_grid_nests_under_one_parent_and_a_failing_job_leaves_the_others_alone(project: Project) -> None:
+    command = ("python", "scripts/train.py", "-m", "model=roofline", "split=random,absent,workload")
+    done = project.run(*command)
+    assert done.returncode == 1, done.stderr
+    client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
+    (parent,) = client.search_runs(["1"], "tags.`kernelcast.overrides` LIKE '%absent,workload'")
+    children = client.search_runs(["1"], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+    assert sorted(run.info.status for run in children) == ["FAILED", "FINISHED", "FINISHED"]
+    failed = next(run for run in children if run.info.status == "FAILED")
+    assert "absent" in failed.data.tags["kernelcast.error"]
+    best = max(run.data.metrics.get("objective", -2) for run in children)
+    assert parent.data.metrics["best/objective"] == pytest.approx(best)
+    assert parent.data.params["best.model"] == "roofline"
+
+
+def test_a_study_goes_on_to_its_number_of_trials_and_no_further(project: Project) -> None:
+    study = ("python", "scripts/train.py", "-m", "hparams_search=gcn", "trainer=tiny", "split=random")
+    client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
+    for trials, jobs in ((2, 2), (3, 1), (3, 0)):
+        project.succeed(*study, f"hydra.sweeper.trials={trials}")
+        parent = client.search_runs(["1"], "tags.`kernelcast.stage` = 'sweep'", max_results=1)[0]
+        children = client.search_runs(["1"], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+        assert len(children) == jobs
+        assert all("model.network.width" in run.data.tags["kernelcast.overrides"] for run in children)
+        if children:
+            assert parent.data.metrics["best/objective"] == max(run.data.metrics["objective"] for run in children)
+            assert "best.trainer.learning_rate" in parent.data.params
