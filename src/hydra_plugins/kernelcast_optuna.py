@@ -1,8 +1,9 @@
 """A Hydra sweeper on Optuna's ask and tell.
 
 The published plugin wants Optuna before version 3 and stops at the first NaN
-(https://github.com/facebookresearch/hydra/issues/3024, https://github.com/facebookresearch/hydra/issues/3333). Hydra takes
-sweepers from the namespace `hydra_plugins` alone, and imports all of it at every start: Optuna is imported when used.
+(https://github.com/facebookresearch/hydra/issues/3024, https://github.com/facebookresearch/hydra/issues/3333).
+Hydra takes sweepers from the namespace `hydra_plugins` alone, and imports all of it at every start: Optuna is imported
+when used.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def distribution_of(override: Override) -> BaseDistribution:
     sweep = override.value()
     log = isinstance(sweep, IntervalSweep | RangeSweep) and "log" in sweep.tags
     if isinstance(sweep, ChoiceSweep):
-        return CategoricalDistribution([value for value in override.sweep_iterator()])
+        return CategoricalDistribution(list(override.sweep_iterator()))
     if isinstance(sweep, IntervalSweep):
         start, end = sweep.start, sweep.end
         assert start is not None
@@ -194,4 +195,3 @@ def distribution_of(override: Override) -> BaseDistribution:
     if isinstance(sweep, RangeSweep) and isinstance(sweep.start, int) and isinstance(sweep.stop, int):
         return IntDistribution(sweep.start, sweep.stop - 1, log=log, step=int(sweep.step))
     raise ValueError(f"{override.input_line}: a study takes choice(...), interval(...) or range(...) of whole numbers")
-

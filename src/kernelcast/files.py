@@ -35,7 +35,8 @@ def storage_errors(path: Path) -> Iterator[None]:
         if error.errno not in reasons:
             raise
         reason, step = reasons[error.errno]
-        raise StorageError(f"cannot write {error.filename or path}: {reason}; {step} and run the same command again") from error
+        where = error.filename or path
+        raise StorageError(f"cannot write {where}: {reason}; {step} and run the same command again") from error
 
 
 @contextmanager
@@ -49,8 +50,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
         try:
             yield temporary
             _flush_to_disk(temporary)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
+            temporary.chmod(0o644)
+            temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -64,7 +65,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
         retired = temporary.with_name(temporary.name + ".old")
         try:
             yield temporary
-            os.chmod(temporary, 0o755)
+            temporary.chmod(0o755)
             if path.exists():
                 path.rename(retired)
             temporary.rename(path)

@@ -34,7 +34,10 @@ class Project:
         return printed
 
     def command(self, *command: str) -> list[str]:
-        return [sys.executable if command[0] == "python" else str(Path(sys.executable).with_name(command[0])), *command[1:]]
+        return [
+            sys.executable if command[0] == "python" else str(Path(sys.executable).with_name(command[0])),
+            *command[1:],
+        ]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -85,7 +88,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     small.succeed("python", "scripts/measure.py")
     small.succeed("python", "scripts/graphs.py")
     for model in ("gcn", "xgboost"):
-        small.succeed("python", "scripts/train.py", f"model={model}", "split=random", f"output=data/models/random/{model}")
+        small.succeed(
+            "python", "scripts/train.py", f"model={model}", "split=random", f"output=data/models/random/{model}"
+        )
     small.succeed("python", "scripts/evaluate.py")
     small.succeed("python", "scripts/report.py")
     return small

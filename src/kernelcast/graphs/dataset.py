@@ -24,7 +24,7 @@ from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Program
 from kernelcast.graphs.reader import parse_program
 from kernelcast.graphs.store import Description, feature_version
 from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements, Workload
-from kernelcast.tvm_compat import load_tvm, module_json, scheduled_module, structural_key
+from kernelcast.tvm_compat import load_tvm, module_json, runnable_module, scheduled_module, structural_key
 
 CHUNK_PROGRAMS = 64
 """Programs that one worker turns into arrays at a time."""
@@ -191,15 +191,11 @@ def _run(
 
 def _chunk_views(chunk: list[tuple[Workload, str]], options: AstOptions, cache_bytes: int) -> Views:
     load_tvm()
-    from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
-
-    # what `measure` timed: weights come in the layout that the program wants, so it does not rewrite them
-    as_measured = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)
     trees, rows, keys = [], [], []
     names: tuple[str, ...] = ()
     for workload, trace in chunk:
         module = scheduled_module(workload, trace)
-        tree, row, names = program_views(module_json(as_measured(module)), options, cache_bytes)
+        tree, row, names = program_views(module_json(runnable_module(module)), options, cache_bytes)
         trees.append(tree)
         rows.append(row)
         keys.append(structural_key(module))

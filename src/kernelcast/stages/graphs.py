@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from hydra.errors import InstantiationException
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from kernelcast.errors import ConfigError, KernelcastError
+from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
@@ -43,8 +41,8 @@ def graphs(config: DictConfig) -> None:
     from kernelcast.stages.tracking import flatten, tracked_run
 
     check_label(config.label)
-    options = _made("features", config.features)
-    splitters = {str(name): _made(f"split.{name}", node) for name, node in config.split.items()}
+    options = made("features", config.features)
+    splitters = {str(name): made(f"split.{name}", node) for name, node in config.split.items()}
     source, output = Path(config.paths.measurements), Path(config.paths.graphs)
     measurements = read_measurements(source)
 
@@ -120,23 +118,6 @@ def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _made(key: str, node: Any) -> Any:
-    """What the `_target_` of a configuration node makes.
-
-    Raises:
-        ConfigError: it has none, or one that does not take these arguments.
-    """
-    if not isinstance(node, DictConfig) or "_target_" not in node:
-        raise ConfigError(f"{key}: expected a `_target_` and its arguments; see conf/{key.split('.')[0]}")
-    try:
-        return instantiate(node)
-    except InstantiationException as error:
-        if isinstance(error.__cause__, KernelcastError):
-            raise error.__cause__ from None
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"{key}: {node['_target_']} cannot be made: {reason}") from error
 
 
 def _split(splitter: Splitter, programs: Programs, description: Description) -> Any:

@@ -12,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.errors import ConfigError, KernelcastError
+from kernelcast.errors import ConfigError
 from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload
+from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
     from kernelcast.measurement.journal import Try
@@ -54,19 +55,7 @@ def make_workload(name: str, node: Any) -> Workload:
     Raises:
         ConfigError: the entry has no `_target_`, or one that does not take these arguments.
     """
-    from hydra.errors import InstantiationException
-    from hydra.utils import instantiate
-
-    if not isinstance(node, DictConfig) or "_target_" not in node:
-        raise ConfigError(f"workload.{name}: expected a `_target_` of kernelcast.measurement.workloads and its sizes")
-    try:
-        workload = instantiate(node, name=name)
-    except InstantiationException as error:
-        # Hydra wraps what the target raised
-        if isinstance(error.__cause__, KernelcastError):
-            raise error.__cause__ from None
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"workload.{name}: {node['_target_']} cannot be made: {reason}") from error
+    workload = made(f"workload.{name}", node, name=name)
     if not isinstance(workload, Workload):
         raise ConfigError(f"workload.{name}: {node['_target_']} makes no workload but a {type(workload).__name__}")
     return workload

@@ -87,10 +87,8 @@ class ParentRun(Callback):
                 client.log_param(self.run_id, f"best.{key.lstrip('+')}", value)
         print_children(children)
         states = {child.info.status for child in children}
-        if "KILLED" in states or "RUNNING" in states:
-            status = "KILLED"
-        else:
-            status = "FINISHED" if scored else "FAILED"
+        interrupted = bool(states & {"KILLED", "RUNNING"})
+        status = "KILLED" if interrupted else "FINISHED" if scored else "FAILED"
         client.set_terminated(self.run_id, status)
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_directory, write_json
+from kernelcast.stages.instantiation import made
 from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
 from kernelcast.stages.tracking import TrackedRun, tracked_run
 
@@ -62,17 +62,19 @@ def train(config: DictConfig) -> float:
     from kernelcast.graphs.store import read_data_hash, read_programs
 
     launch = HydraConfig.get()
-    name = launch.runtime.choices.model
+    choices: Mapping[str, Any] = launch.runtime.choices
+    name = choices["model"]
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
     with tracked_run(config, f"{name} on {config.split}", "train") as run:
         run.tags({OVERRIDES_TAG: " ".join(launch.overrides.task)})
+        # settings that cannot work are found before any data is read
+        model = make_model(config)
         programs = read_programs(graphs)
         split = read_split(graphs, config.split)
-        run.dataset("graphs", read_data_hash(graphs), graphs)
+        data_hash = read_data_hash(graphs)
+        run.dataset("graphs", data_hash, graphs)
 
-        loss, trainer = instantiate(config.loss), instantiate(config.trainer)
-        model: CostModel = instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
         history = History(run)
         started = time.perf_counter()
         model.fit(programs.select(split.train), programs.select(split.valid), history)
@@ -87,17 +89,31 @@ def train(config: DictConfig) -> float:
         settings = {
             "model": name,
             "split": config.split,
-            "loss": launch.runtime.choices.loss,
+            "loss": choices["loss"],
             "seed": config.seed,
             "seconds": seconds,
             "kind": str(model.kind),
             "learned": bool(history.rows),
+            "data_hash": data_hash,
             "mlflow_run_id": run.run_id,
         }
         write_outputs(output, model, settings, history)
         log_outputs(run, output, history)
-        logger.info("%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output)
+        logger.info(
+            "%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output
+        )
     return objective
+
+
+def make_model(config: DictConfig) -> CostModel:
+    """The untrained model that the configuration names.
+
+    Raises:
+        ConfigError: a setting of model, loss or trainer that cannot work.
+    """
+    loss, trainer = made("loss", config.loss), made("trainer", config.trainer)
+    model: CostModel = made("model", config.model, loss=loss, trainer=trainer, seed=config.seed)
+    return model
 
 
 def score(model: CostModel, programs: Programs, part: str, run: TrackedRun) -> dict[str, float]:
