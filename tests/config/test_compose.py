@@ -1,5 +1,6 @@
 """Every configuration composes, instantiates, explains itself and is known to the pipeline."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -31,12 +32,13 @@ def groups_of(root: str) -> dict[str, str]:
 
 
 def options() -> list[tuple[str, str, str]]:
-    """Every (root, group, option) there is."""
-    return [
+    """Every (root, group, option) there is, but the default ones of a root all at once, as (root, "", "")."""
+    return [(root, "", "") for root in SCHEMAS] + [
         (root, group, path.stem)
         for root in SCHEMAS
-        for group in groups_of(root)
+        for group, default in groups_of(root).items()
         for path in sorted((CONF / group.split("@")[0]).glob("*.yaml"))
+        if path.stem != default
     ]
 
 
@@ -53,7 +55,7 @@ def test_every_root_has_a_script_and_a_schema() -> None:
 
 @pytest.mark.parametrize(("root", "group", "option"), options())
 def test_option_composes_and_instantiates(root: str, group: str, option: str) -> None:
-    config = composed(root, f"{group}={option}")
+    config = composed(root, *([f"{group}={option}"] if group else []))
     OmegaConf.resolve(config)
     missing = OmegaConf.missing_keys(config)
     assert not {key for key in missing if not key.startswith("hydra.")}
@@ -100,16 +102,15 @@ def test_file_interpolates_only_paths_and_seed(path: Path) -> None:
 def dvc_stages() -> dict[str, dict]:
     """The stages of dvc.yaml with their matrix written out."""
     pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-    variables = {name: values for entry in pipeline["vars"] for name, values in entry.items()}
+    variables = {f"${{{name}}}": values for entry in pipeline["vars"] for name, values in entry.items()}
     stages = {}
     for name, stage in pipeline["stages"].items():
-        if "matrix" not in stage:
-            stages[name] = stage
-            continue
-        for split in variables["SPLITS"]:
-            for model in variables["MODELS"]:
-                text = yaml.safe_dump(stage).replace("${item.split}", split).replace("${item.model}", model)
-                stages[f"{name}@{split}-{model}"] = yaml.safe_load(text)
+        axes = {axis: variables[values] for axis, values in stage.get("matrix", {}).items()}
+        for point in itertools.product(*axes.values()):
+            text = yaml.safe_dump(stage)
+            for axis, value in zip(axes, point, strict=True):
+                text = text.replace(f"${{item.{axis}}}", value)
+            stages["@".join(filter(None, [name, "-".join(point)]))] = yaml.safe_load(text)
     return stages
 
 
@@ -129,7 +130,10 @@ def test_stage_lists_every_file_that_it_composes(name: str, stage: dict) -> None
     assert script in stage["deps"]
 
 
-def test_models_of_the_pipeline_are_all_there_are() -> None:
-    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-    models = next(entry["MODELS"] for entry in pipeline["vars"] if "MODELS" in entry)
+def test_the_pipeline_trains_every_model_with_every_loss() -> None:
+    variables = {}
+    for entry in yaml.safe_load((ROOT / "dvc.yaml").read_text())["vars"]:
+        variables |= entry
+    models = variables["MODELS"] + variables["BASELINES"]
     assert sorted(models) == sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
+    assert sorted(variables["LOSSES"]) == sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
