@@ -4,7 +4,7 @@ import hydra
 from omegaconf import DictConfig
 
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.entry import run_stage
+from kernelcast.stages.entry import launch, run_stage
 
 register_schemas()
 
@@ -18,4 +18,4 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    launch(main)

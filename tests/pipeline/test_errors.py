@@ -14,9 +14,10 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.parametrize(
     ("command", "status", "says"),
     [
-        (("train.py", "modle=gcn"), 1, ["modle"]),
+        (("train.py", "modle=gcn"), 1, ["modle", "did you mean model?", "--help"]),
         (("train.py", "trainer.max_epoch=3"), 1, ["max_epoch"]),
         (("train.py", "seed=many"), 1, ["seed", "many"]),
+        (("train.py", "trainer.learning_rate=-1"), 2, ["trainer.learning_rate", "-1"]),
         (("train.py", "model=gnc"), 1, ["gnc", "gcn", "graphsage"]),
         (("train.py",), 3, ["data/graphs", "dvc repro graphs"]),
         (("graphs.py",), 3, ["data/measurements", "dvc repro measure"]),

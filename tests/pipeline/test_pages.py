@@ -67,11 +67,11 @@ def test_the_page_lists_every_run_and_shows_metrics_and_plots_of_one(
             args=["--no-sandbox", "--disable-quic", "--disable-background-networking"],
         )
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.goto(f"{address}/#/experiments/1/runs")
-        for name in ("measure", "graphs", "gcn on random", "xgboost on random", "evaluate", "report"):
+        page.goto(f"{address}/#/experiments/1/runs?workflowType=machine_learning")
+        for name in ("measure", "graphs", "gcn-rank on random", "xgboost-rank on random", "evaluate", "report"):
             expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible(timeout=60_000)
         page.screenshot(path=tmp_path / "runs.png")
-        page.get_by_role("link", name="gcn on random", exact=True).first.click()
+        page.get_by_role("link", name="gcn-rank on random", exact=True).first.click()
         expect(page.get_by_text("valid/kendall_tau").first).to_be_visible(timeout=60_000)
         page.screenshot(path=tmp_path / "run.png")
         page.goto(f"{page.url.split('?')[0]}/artifacts")

@@ -47,7 +47,7 @@ def test_all_stages_are_finished_runs_on_one_page(project: Project) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
     runs = client.search_runs(["1"], "tags.`kernelcast.stage` != 'sweep'")
     assert {"measure", "graphs", "train", "evaluate", "report"} == {run.data.tags["kernelcast.stage"] for run in runs}
-    gcn = next(run for run in runs if run.info.run_name == "gcn on random")
+    gcn = next(run for run in runs if run.info.run_name == "gcn-rank on random")
     assert gcn.info.status == "FINISHED"
     artifacts = {item.path for item in client.list_artifacts(gcn.info.run_id)}
     assert {"config.yaml", "model", "plots", "history.csv"} <= artifacts

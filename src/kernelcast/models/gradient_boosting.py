@@ -101,6 +101,8 @@ class GradientBoostingModel:
         seed: of the samples of programs, features and pairs.
     """
 
+    learned = True
+
     def __init__(self, settings: BoostingSettings, loss: Loss, trainer: TrainerSettings | None, seed: int) -> None:
         self._settings = settings
         self._loss = loss

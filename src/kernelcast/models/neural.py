@@ -53,6 +53,8 @@ class NeuralModel:
         ConfigError: settings of the network that cannot work.
     """
 
+    learned = True
+
     def __init__(self, network: Callable[..., GraphNetwork], loss: Loss, trainer: TrainerSettings, seed: int) -> None:
         self._description, self._make_network = _checked_factory(network)
         self._loss = loss

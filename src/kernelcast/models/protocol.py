@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float64
@@ -32,6 +32,9 @@ class MetricLog(Protocol):
 
 class CostModel(Protocol):
     """Predicts how long a program runs, or which of several is faster."""
+
+    learned: ClassVar[bool]
+    """Whether `fit` learns from the programs, so that its loss means something."""
 
     @property
     def kind(self) -> PredictionKind:

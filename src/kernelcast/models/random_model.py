@@ -29,6 +29,8 @@ class RandomModel:
         seed: of the numbers.
     """
 
+    learned = False
+
     def __init__(self, loss: Loss | None, trainer: TrainerSettings | None, seed: int) -> None:
         self._seed = seed
         self._feature_version: str | None = None

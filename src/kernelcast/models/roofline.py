@@ -50,6 +50,8 @@ class RooflineModel:
         seed: not used, nothing is random.
     """
 
+    learned = False
+
     def __init__(self, loss: Loss | None, trainer: TrainerSettings | None, seed: int) -> None:
         self._feature_version: str | None = None
 

@@ -1,17 +1,22 @@
-"""From the command line to a stage: the composed configuration in, an exit status out."""
+"""From the command line to a stage and back: composed configuration in, one message and an exit status out."""
 
+import difflib
 import logging
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from kernelcast.errors import KernelcastError
 from kernelcast.files import storage_errors
+from kernelcast.stages.config import SCHEMAS
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +24,26 @@ Result = TypeVar("Result")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM, as shells have it."""
+
+
+def launch(main: Callable[[], Any]) -> None:
+    """Runs a script's Hydra entry point; what is wrong with its configuration becomes one message with the next step.
+
+    Hydra's own way of reporting names neither the script nor its `--help`, and advises to add a mistyped key with `+`.
+    """
+    # with it Hydra raises its errors instead of printing them
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+    try:
+        main()
+    except KernelcastError as error:
+        # of a job of a multirun; its own log has said it already
+        sys.exit(error.exit_code)
+    except (HydraException, OmegaConfBaseException) as error:
+        print(configuration_message(error), file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # whoever read the output, `head` for one, has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Result:
@@ -38,3 +63,29 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
     except KeyboardInterrupt:
         logger.error("interrupted; what was finished is kept, the same command goes on from there")
         sys.exit(INTERRUPTED)
+
+
+def configuration_message(error: Exception) -> str:
+    """What is wrong with the configuration, where, and what to do."""
+    script = Path(sys.argv[0])
+    # the first error is the cause: Hydra wraps OmegaConf's
+    first = error
+    while isinstance(first.__cause__, HydraException | OmegaConfBaseException):
+        first = first.__cause__
+    lines = [line.strip() for text in (error, first) for line in str(text).splitlines()]
+    told = [
+        line
+        for line in dict.fromkeys(lines)
+        if line and not line.startswith(("To append", "full_key", "object_type", "provider=", "Config search"))
+    ]
+    key = str(getattr(first, "full_key", "") or "")
+    close = difflib.get_close_matches(key.split(".")[-1], sorted(known_keys(script.stem)), n=1) if key else []
+    hint = f"did you mean {close[0]}? " if close and close[0] != key else ""
+    what = "; ".join(line.rstrip(".:") for line in told)
+    return f"configuration of {script}: {what}; {hint}`python {script} --help` lists the groups and keys"
+
+
+def known_keys(root: str) -> Iterator[str]:
+    """Names at the top of the configuration that `root` composes."""
+    schema = SCHEMAS.get(root)
+    yield from getattr(schema, "__dataclass_fields__", ())

@@ -39,5 +39,7 @@ def report(config: DictConfig) -> None:
     logger.info("report: %s", path)
     logger.info("table:  %s", evaluation / "table.csv")
     logger.info(
-        "runs:   mlflow ui --backend-store-uri %s, then http://127.0.0.1:5000/#/experiments/1/runs", config.tracking.uri
+        "runs:   mlflow ui --backend-store-uri %s, then "
+        "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
+        config.tracking.uri,
     )

@@ -6,6 +6,7 @@ run that fails in set-up, in fitting or on Ctrl-C is closed as what it is.
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 import os
@@ -144,7 +145,8 @@ def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
     Raises:
         StorageError: the database cannot be made or opened.
     """
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for chatty in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -202,6 +204,7 @@ def provenance_tags(root: Path) -> dict[str, str]:
     """Who ran which code: the git revision, whether files differ from it, the command line, the process."""
     revision, dirty = git_state(root)
     return {
+        "mlflow.user": user_name(),
         "mlflow.source.name": Path(sys.argv[0]).name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": revision,
@@ -209,6 +212,14 @@ def provenance_tags(root: Path) -> dict[str, str]:
         "kernelcast.command": " ".join(sys.argv)[:LONGEST_PARAM],
         PROCESS_TAG: f"{socket.gethostname()}/{os.getpid()}@{psutil.Process().create_time():.2f}",
     }
+
+
+def user_name() -> str:
+    """Who runs this; a container may run as a number that has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())
 
 
 def git_state(root: Path) -> tuple[str, bool]:

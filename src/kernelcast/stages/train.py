@@ -70,6 +70,8 @@ def train(config: DictConfig) -> float:
         run.tags({OVERRIDES_TAG: " ".join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         model = make_model(config)
+        if model.learned:
+            run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
         split = read_split(graphs, config.split)
         data_hash = read_data_hash(graphs)
@@ -93,7 +95,7 @@ def train(config: DictConfig) -> float:
             "seed": config.seed,
             "seconds": seconds,
             "kind": str(model.kind),
-            "learned": bool(history.rows),
+            "learned": model.learned,
             "data_hash": data_hash,
             "mlflow_run_id": run.run_id,
         }
