@@ -41,6 +41,10 @@ def test_training_reports_what_evaluate_finds_in_another_process(project: Projec
         training = json.loads((project.root / f"data/models/random/{model}/training.json").read_text())
         run = client.get_run(training["mlflow_run_id"])
         assert run.data.metrics["test/kendall_tau"] == pytest.approx(metrics["random"][model]["kendall_tau"], abs=1e-9)
+        # the curve has one value a step; the last is that of the model that was kept
+        curve = client.get_metric_history(run.info.run_id, "valid/kendall_tau")
+        assert len({point.step for point in curve}) == len(curve) > 1
+        assert run.data.metrics["valid/kendall_tau"] == run.data.metrics["objective"]
 
 
 def test_all_stages_are_finished_runs_on_one_page(project: Project) -> None:

@@ -175,6 +175,16 @@ def read_split(directory: Path, name: str) -> Split:
         ConfigError: there is none of that name; the message lists those there are.
         MalformedDataError: the file was changed, or belongs to other programs.
     """
+    parts = _read_content(directory, name)["parts"]
+    return Split(**{part: np.array(parts[part]["rows"], dtype=np.int64) for part in PARTS})
+
+
+def read_split_hash(directory: Path, name: str) -> str:
+    """The hash over a split and the programs that it splits; raises as `read_split` does."""
+    return _hash(_read_content(directory, name))
+
+
+def _read_content(directory: Path, name: str) -> dict[str, Any]:
     names = split_names(directory)
     if names and name not in names:
         raise ConfigError(
@@ -184,12 +194,12 @@ def read_split(directory: Path, name: str) -> Split:
     content = read_json(path, "graphs")
     meta = read_json(directory / "meta.json", "graphs")
     try:
-        stated = content.pop("hash")
+        stated: str = content.pop("hash")
         if stated != _hash(content) or content["version"] != SPLIT_VERSION or content["data_hash"] != meta["data_hash"]:
             raise ValueError("it was changed, or belongs to other programs")
-        return Split(**{part: np.array(content["parts"][part]["rows"], dtype=np.int64) for part in PARTS})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedDataError(f"{path} is not a split of {directory} ({error}); run `dvc repro graphs`") from error
+    return dict(content)
 
 
 def _hash(content: dict[str, Any]) -> str:

@@ -136,8 +136,7 @@ def score_split(
     from kernelcast.evaluation.results import MissingModel, SplitResult
     from kernelcast.evaluation.scoring import ceiling
     from kernelcast.evaluation.summary import summarise
-    from kernelcast.graphs.splits import read_split
-    from kernelcast.graphs.store import read_data_hash
+    from kernelcast.graphs.splits import read_split, read_split_hash
 
     rows = read_split(graphs, split)
     test = programs.select(rows.test)
@@ -152,11 +151,11 @@ def score_split(
         logger.warning("no noise ceiling on the %s split: none of its programs was measured in two rounds", split)
     found: list[ModelResult] = [] if again is None else [again]
     predictions, missing = [], []
-    data_hash = read_data_hash(graphs)
+    split_hash = read_split_hash(graphs, split)
     for name in names:
         directory = models / split / name
         try:
-            result, predicted = score_model(directory, split, name, data_hash, test, resampling, bootstrap)
+            result, predicted = score_model(directory, split, name, split_hash, test, resampling, bootstrap)
         except KernelcastError as error:
             logger.warning("%s on the %s split is left out: %s", name, split, error)
             missing.append(MissingModel(split, name, str(error)))
@@ -182,7 +181,7 @@ def score_split(
 
 
 def score_model(
-    directory: Path, split: str, name: str, data_hash: str, test: Programs, resampling: Any, bootstrap: Bootstrap
+    directory: Path, split: str, name: str, split_hash: str, test: Programs, resampling: Any, bootstrap: Bootstrap
 ) -> tuple[ModelResult, Any]:
     """Loads one model and scores its predictions for `test`.
 
@@ -193,7 +192,7 @@ def score_model(
     from kernelcast.evaluation.scoring import checked, score, timed
     from kernelcast.models.saved import load_model
 
-    training = read_training(directory, split, data_hash)
+    training = read_training(directory, split, split_hash)
     model = load_model(directory / "model")
     predicted, microseconds = timed(lambda: model.predict(test), len(test))
     predicted = checked(predicted, len(test), name)
@@ -213,25 +212,25 @@ def score_model(
     return result, predicted
 
 
-def read_training(directory: Path, split: str, data_hash: str) -> dict[str, Any]:
+def read_training(directory: Path, split: str, split_hash: str) -> dict[str, Any]:
     """How a model was trained.
 
     Raises:
         MissingInputError: it was not, or training did not finish.
-        MalformedDataError: a field is missing, or it was trained on another split or on other graphs, so that it may
-            have learned from the programs that it would be tested on.
+        MalformedDataError: a field is missing, or it was trained on another split, on other graphs or on a split of
+            this name that was made otherwise, so that it may have learned from the programs that it would be tested on.
     """
     path = directory / "training.json"
     training = read_json(path, "train")
-    for field in ("split", "loss", "seconds", "learned"):
+    for field in ("split", "split_hash", "loss", "seconds", "learned"):
         if not isinstance(training, dict) or field not in training:
             raise MalformedDataError(f"{path} has no field {field}; run `dvc repro -f train`")
     if training["split"] != split:
         raise MalformedDataError(f"{path} is of the split {training['split']}, not {split}; run `dvc repro -f train`")
-    if training.get("data_hash", data_hash) != data_hash:
+    if training["split_hash"] != split_hash:
         raise MalformedDataError(
-            f"{path} is of other graphs ({training['data_hash']}, now {data_hash}), the model may have learned from "
-            "what are test programs now; run `dvc repro train`"
+            f"{path} is of other graphs or of a split made otherwise ({training['split_hash']}, now {split_hash}), the "
+            "model may have learned from what are test programs now; run `dvc repro train`"
         )
     return training
 

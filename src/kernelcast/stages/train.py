@@ -37,6 +37,11 @@ class History:
         self.rows.setdefault(step, {}).update(values)
         self.run.metrics(values, step)
 
+    @property
+    def next_step(self) -> int:
+        """The step after the last one."""
+        return 1 + max(self.rows, default=-1)
+
     def write(self, path: Path) -> None:
         """Writes one row a step, one column a metric."""
         names = sorted({name for row in self.rows.values() for name in row})
@@ -58,7 +63,7 @@ def train(config: DictConfig) -> float:
         ConfigError: there is no such split, or no such metric.
         MissingInputError: the graphs are not there.
     """
-    from kernelcast.graphs.splits import read_split
+    from kernelcast.graphs.splits import read_split, read_split_hash
     from kernelcast.graphs.store import read_data_hash, read_programs
 
     launch = HydraConfig.get()
@@ -74,8 +79,8 @@ def train(config: DictConfig) -> float:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
         split = read_split(graphs, config.split)
-        data_hash = read_data_hash(graphs)
-        run.dataset("graphs", data_hash, graphs)
+        split_hash = read_split_hash(graphs, config.split)
+        run.dataset("graphs", read_data_hash(graphs), graphs)
 
         history = History(run)
         started = time.perf_counter()
@@ -87,7 +92,8 @@ def train(config: DictConfig) -> float:
             values |= score(model, programs.select(rows), part, run)
         objective = objective_value(config.objective, values)
         values[OBJECTIVE_METRIC] = objective
-        run.metrics(values)
+        # after the curves, which share names with them: the last value of a run is that of the model it kept
+        run.metrics(values, history.next_step)
         settings = {
             "model": name,
             "split": config.split,
@@ -96,7 +102,8 @@ def train(config: DictConfig) -> float:
             "seconds": seconds,
             "kind": str(model.kind),
             "learned": model.learned,
-            "data_hash": data_hash,
+            # tells evaluate that what it tests on was not learned from
+            "split_hash": split_hash,
             "mlflow_run_id": run.run_id,
         }
         write_outputs(output, model, settings, history)

@@ -13,6 +13,7 @@ from kernelcast.graphs.splits import (
     WorkloadSplit,
     check_no_leak,
     read_split,
+    read_split_hash,
     split_names,
     write_split,
 )
@@ -109,6 +110,19 @@ def test_a_written_split_is_read_back(folder: Path) -> None:
     assert content["made_by"] == {"seed": 0}
     assert content["parts"]["test"]["program_keys"] == [f"key{row}" for row in split.test]
     assert len(content["parts"]["test"]["workloads"]) == 1
+
+
+def test_the_hash_of_a_split_follows_its_rows_and_its_programs(folder: Path) -> None:
+    before = read_split_hash(folder, "random")
+    assert read_split_hash(folder, "random") == before != read_split_hash(folder, "workload")
+    keys, names = np.array([f"key{row}" for row in range(18)]), [f"w{number}" for number in rows_of([6, 6, 6])]
+    seen = {before}
+    for seed, data_hash in ((1, "d"), (0, "e")):
+        (folder / "meta.json").write_text(json.dumps({"data_hash": data_hash}))
+        split = RandomSplit(0.25, 0.15, seed).split(rows_of([6, 6, 6]), ["k"] * 3)
+        write_split(folder, "random", split, keys, names, data_hash, {"seed": 0})
+        seen.add(read_split_hash(folder, "random"))
+    assert len(seen) == 3
 
 
 def test_an_unknown_split_names_the_known_ones(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from kernelcast.files import write_json
 from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
-from kernelcast.graphs.splits import RandomSplit, Split, WorkloadSplit, read_split, write_split
+from kernelcast.graphs.splits import RandomSplit, WorkloadSplit, read_split, read_split_hash, write_split
 from kernelcast.graphs.store import Description, feature_version, write_programs
 from kernelcast.graphs.vocabulary import NODE_FEATURES
 from kernelcast.models.saved import save_model
@@ -91,8 +91,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
         split = splitter.split(programs.workload.astype(np.int64), WORKLOADS)
         write_split(data / "graphs", name, split, programs.program_key, names, data_hash, {})
         for model in ("random", "xgboost"):
-            rows = read_split(data / "graphs", name)
-            write_trained(data / "models" / name / model, model, name, programs, rows, data_hash)
+            write_trained(data / "models" / name / model, model, name, programs, data / "graphs")
     return folder
 
 
@@ -153,9 +152,8 @@ def write_measured(directory: Path, programs: Programs) -> None:
     write_measurements(directory, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
 
 
-def write_trained(
-    directory: Path, name: str, split_name: str, programs: Programs, split: Split, data_hash: str
-) -> None:
+def write_trained(directory: Path, name: str, split_name: str, programs: Programs, graphs: Path) -> None:
+    split = read_split(graphs, split_name)
     parts = {
         "loss": instantiate(OmegaConf.load(CONF / "loss/log_mse.yaml")),
         "trainer": instantiate(OmegaConf.load(CONF / "trainer/default.yaml")),
@@ -175,7 +173,7 @@ def write_trained(
             "seconds": 1.5,
             "kind": str(model.kind),
             "learned": bool(log.rows),
-            "data_hash": data_hash,
+            "split_hash": read_split_hash(graphs, split_name),
             "mlflow_run_id": "0",
         },
     )

@@ -13,8 +13,8 @@ from kernelcast.evaluation.predictions import read_predictions
 from kernelcast.evaluation.results import read_results
 from kernelcast.evaluation.summary import summarise
 from kernelcast.files import read_json, write_json
-from kernelcast.graphs.splits import read_split
-from kernelcast.graphs.store import read_programs
+from kernelcast.graphs.splits import RandomSplit, read_split, read_split_hash, write_split
+from kernelcast.graphs.store import read_data_hash, read_programs
 from kernelcast.models.saved import load_model
 from kernelcast.stages.evaluate import bootstrap_settings, evaluate
 
@@ -125,8 +125,22 @@ def of_another_split(model: Path) -> None:
     write_json(model / "training.json", read_json(model / "training.json", "train") | {"split": "network"})
 
 
-def of_other_graphs(model: Path) -> None:
-    write_json(model / "training.json", read_json(model / "training.json", "train") | {"data_hash": "f" * 16})
+def of_a_split_made_otherwise(model: Path) -> None:
+    # the same programs and the same name, other rows: the model has learned from some of what is tested on
+    graphs = model.parents[2] / "graphs"
+    programs = read_programs(graphs)
+    split = RandomSplit(0.4, 0.1, seed=1).split(programs.workload.astype(np.int64), programs.workload_names)
+    names = [programs.workload_names[number] for number in programs.workload]
+    write_split(graphs, "random", split, programs.program_key, names, read_data_hash(graphs), {})
+    # the other model of this split is trained anew
+    other = model.with_name("random") / "training.json"
+    write_json(other, read_json(other, "train") | {"split_hash": read_split_hash(graphs, "random")})
+
+
+def of_unknown_programs(model: Path) -> None:
+    training = read_json(model / "training.json", "train")
+    del training["split_hash"]
+    write_json(model / "training.json", training)
 
 
 def no_folder(model: Path) -> None:
@@ -135,7 +149,15 @@ def no_folder(model: Path) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [no_model_file, torn_model_file, no_training_file, of_another_split, of_other_graphs, no_folder],
+    [
+        no_model_file,
+        torn_model_file,
+        no_training_file,
+        of_another_split,
+        of_a_split_made_otherwise,
+        of_unknown_programs,
+        no_folder,
+    ],
     ids=lambda fault: fault.__name__,
 )
 def test_a_model_that_cannot_be_used_is_listed_and_the_others_are_scored(
@@ -199,14 +221,14 @@ def test_interrupted_writing_leaves_no_results_that_look_whole(folder, monkeypat
 
 
 def test_a_split_without_test_programs_is_explained(folder) -> None:
-    from kernelcast.graphs.splits import Split, write_split
+    from kernelcast.graphs.splits import Split
 
     graphs = folder.root / "data/graphs"
     programs = read_programs(graphs)
     rows = np.arange(len(programs))
     nothing = np.zeros(0, dtype=np.int64)
     names = ["w"] * len(programs)
-    data_hash = read_json(graphs / "meta.json", "graphs")["data_hash"]
+    data_hash = read_data_hash(graphs)
     write_split(graphs, "random", Split(rows, nothing, nothing), programs.program_key, names, data_hash, {})
     with pytest.raises(MalformedDataError, match=r"split random .* no test programs"):
         evaluate(folder.config)
