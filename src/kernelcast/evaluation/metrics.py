@@ -39,7 +39,8 @@ def pairwise_accuracy(truth: Float64[np.ndarray, "n"], predicted: Float64[np.nda
 
     Pairs of equal truth are left out, a tie in the prediction counts half; without any pair the value is 0.5.
 
-    Source: the 0/1 loss over pairs of a workload of Chen et al. 2018 (arXiv 1805.08166), section 4.
+    One minus the 0/1 loss over pairs, for which a pairwise rank loss such as that of Chen et al. 2018 (arXiv
+    1805.08166) stands in.
     """
     true_sign, predicted_sign = pair_signs(truth), pair_signs(predicted)
     pairs = np.abs(true_sign).sum()
@@ -92,7 +93,7 @@ def log_rmse(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"
 
     Only for predictions in log seconds.
 
-    Source: the loss of the fusion task of Kaufman et al. 2021 (arXiv 2008.01040), section 4.
+    Source: the root of the loss of the fusion task of Kaufman et al. 2021 (arXiv 2008.01040), section 3.3.
     """
     return float(np.sqrt(np.mean(squared_log_errors(truth, predicted))))
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import multiprocessing
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -24,7 +23,14 @@ from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Program
 from kernelcast.graphs.reader import parse_program
 from kernelcast.graphs.store import Description, feature_version
 from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements, Workload
-from kernelcast.tvm_compat import load_tvm, module_json, runnable_module, scheduled_module, structural_key
+from kernelcast.tvm_compat import (
+    available_cores,
+    load_tvm,
+    module_json,
+    runnable_module,
+    scheduled_module,
+    structural_key,
+)
 
 CHUNK_PROGRAMS = 64
 """Programs that one worker turns into arrays at a time."""
@@ -123,12 +129,13 @@ def build_programs(
 
 
 def machine_of(campaign: Campaign) -> Machine:
-    """What the campaign says of the machine, with the cores that its target uses."""
+    """What the campaign says of the machine, as far as its target uses it: the peak of all cores, scaled to these."""
     host = campaign.host
+    cores = int(campaign.target.get("num-cores", host.cores))
     return Machine(
-        cores=int(campaign.target.get("num-cores", host.cores)),
+        cores=cores,
         vector_lanes=host.vector_lanes,
-        peak_flops_per_second=host.peak_flops_per_second,
+        peak_flops_per_second=host.peak_flops_per_second * cores / host.cores,
         bytes_per_second=host.bytes_per_second,
         cache_bytes=host.cache_bytes,
     )
@@ -173,8 +180,7 @@ def _run(
 ) -> Iterator[tuple[int, Views]]:
     """Views of each chunk as it is done, with its number; over as many processes as pay."""
     count = sum(len(chunk) for chunk in chunks)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, math.ceil(count / PROGRAMS_PER_WORKER))
+    workers = min(available_cores(), math.ceil(count / PROGRAMS_PER_WORKER))
     if workers == 1:
         for number, chunk in enumerate(chunks):
             yield number, _chunk_views(chunk, options, cache_bytes)

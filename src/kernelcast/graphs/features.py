@@ -43,6 +43,7 @@ FLOPS = "flops"
 UNIQUE_BYTES = "unique_bytes"
 MOVED_BYTES = "moved_bytes"
 VECTOR_SHARE = "vector_share"
+PARALLEL_SHARE = "parallel_share"
 PARALLEL_EXTENT = "parallel_extent"
 PARALLEL_STARTS = "parallel_starts"
 LOOP_STARTS = "loop_starts"
@@ -116,7 +117,7 @@ def _work(facts: ProgramFacts) -> dict[str, float]:
         FLOPS: facts.flops,
         "transcendental_flops": sum(entry.transcendental * entry.executions for entry in entries),
         VECTOR_SHARE: _share((entry for entry in entries if entry.lanes > 1), entries),
-        "parallel_share": _share(parallel, entries),
+        PARALLEL_SHARE: _share(parallel, entries),
         PARALLEL_EXTENT: min((loop.loop.extent for loop in weighty), default=1),
         PARALLEL_STARTS: sum(facts.loops[key].executions for key in regions),
     }

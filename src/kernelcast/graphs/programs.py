@@ -86,7 +86,7 @@ class Machine:
     Attributes:
         cores: cores the target uses.
         vector_lanes: float32 lanes of one vector register.
-        peak_flops_per_second: of all cores together.
+        peak_flops_per_second: of these cores together.
         bytes_per_second: main memory, read plus written.
         cache_bytes: size of the last cache level that one core has for itself.
     """

@@ -13,6 +13,7 @@ from kernelcast.graphs.features import (
     FLOPS,
     MOVED_BYTES,
     PARALLEL_EXTENT,
+    PARALLEL_SHARE,
     UNIQUE_BYTES,
     VECTOR_SHARE,
     natural,
@@ -24,7 +25,6 @@ from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings
 
 SETTINGS_FILE = "settings.json"
-PARALLEL_SHARE = "parallel_share"
 
 LEAST_SECONDS = 1e-9
 """No prediction is below this: a program that neither computes nor moves anything still takes time."""
@@ -42,7 +42,8 @@ class RooflineModel:
         memory  = m / B
         ln(seconds) = ln(max(compute, memory))
 
-    Williams et al. 2009 (the roofline); Kaufman et al. 2021 compare with a hand-tuned model of this kind (section 2.2).
+    Williams et al. 2009 (the roofline); Kaufman et al. 2021 (arXiv 2008.01040) compare with a far more detailed
+    analytical model.
 
     Args:
         loss: not used, there is nothing to minimise; every model takes it.

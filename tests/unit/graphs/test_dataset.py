@@ -8,7 +8,7 @@ import pytest
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs import dataset
 from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.dataset import build_programs
+from kernelcast.graphs.dataset import build_programs, machine_of
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.store import Description
 from kernelcast.records import Measurements
@@ -38,6 +38,17 @@ def test_every_measurement_becomes_a_program(measurements: Measurements) -> None
     assert len(programs.ast) == len(programs.features.values) == len(rows)
     assert seen[-1] == (len(rows), len(rows))
     assert (programs.machine.cores, programs.machine.vector_lanes, programs.machine.cache_bytes) == (2, 16, 2**20)
+
+
+@pytest.mark.parametrize(("asked", "share"), [({"num-cores": 1}, 0.25), ({"num-cores": 4}, 1.0), ({}, 1.0)])
+def test_the_peak_is_that_of_the_cores_that_the_target_uses(
+    measurements: Measurements, asked: dict, share: float
+) -> None:
+    campaign = measurements.campaign
+    host = dataclasses.replace(campaign.host, cores=4)
+    machine = machine_of(dataclasses.replace(campaign, host=host, target={"kind": "llvm", **asked}))
+    assert machine.cores == 4 * share
+    assert machine.peak_flops_per_second == host.peak_flops_per_second * share
 
 
 def test_the_label_is_a_choice(measurements: Measurements) -> None:

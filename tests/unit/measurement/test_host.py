@@ -1,9 +1,19 @@
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from kernelcast.measurement.host import PRIVATE_CACHE_BYTES, cpu_identity, private_cache_bytes, probe_host
+from kernelcast.measurement import host as host_module
+from kernelcast.measurement.host import (
+    PRIVATE_CACHE_BYTES,
+    cpu_identity,
+    peak_flops_per_second,
+    private_cache_bytes,
+    probe_host,
+)
+from kernelcast.tvm_compat import available_cores
 
 
 def test_this_machine_is_described(target: dict[str, Any]) -> None:
@@ -17,6 +27,21 @@ def test_this_machine_is_described(target: dict[str, Any]) -> None:
     assert 1e8 < host.bytes_per_second < 1e13
     assert host.vector_lanes in (4, 8, 16)
     assert host.cache_bytes >= 2**15
+
+
+def test_the_peak_is_that_of_all_cores_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def watched(work: Callable[[], object]) -> float:
+        threads.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        work()
+        return 1.0
+
+    monkeypatch.setattr(host_module, "_best_seconds", watched)
+    # as OMP_NUM_THREADS=1 does
+    with threadpool_limits(1, user_api="blas"):
+        peak_flops_per_second()
+    assert set(threads) == {available_cores()}
 
 
 def write_caches(cpu: Path, siblings: str, caches: list[tuple[int, str, str, str]]) -> None:
