@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import FileLock, Timeout
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from hydra.core.plugins import Plugins
@@ -22,6 +24,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.errors import ConfigError
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -67,12 +71,27 @@ class OptunaSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> float | None:
         """Runs trials until the study has `trials` finished ones; returns the best value."""
+        fixed, distributions = self._parse(arguments)
+        with self._sole_owner():
+            return self._sweep(fixed, distributions)
+
+    @contextmanager
+    def _sole_owner(self) -> Iterator[None]:
+        """Keeps a second sweep off the study: it would take the trials of this one for those of a dead process."""
+        self.storage.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(f"{self.storage}.sweep", timeout=0):
+                yield
+        except Timeout as error:
+            raise ConfigError(
+                f"another sweep is at work on the study {self.study_name} ({self.storage}); wait for it, "
+                "or name another hydra.sweeper.study"
+            ) from error
+
+    def _sweep(self, fixed: list[str], distributions: dict[str, BaseDistribution]) -> float | None:
         from optuna.trial import TrialState
 
         assert self.config is not None
-        assert self.hydra_context is not None
-        assert self.launcher is not None
-        fixed, distributions = self._parse(arguments)
         study = self._open_study()
         Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, Path(self.config.hydra.sweep.dir) / "multirun.yaml")
@@ -119,11 +138,9 @@ class OptunaSweeper(Sweeper):
 
         assert self.config is not None
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self.storage.parent.mkdir(parents=True, exist_ok=True)
         study = optuna.create_study(
             study_name=self.study_name,
             storage=JournalStorage(JournalFileBackend(str(self.storage))),
-            sampler=optuna.samplers.TPESampler(seed=self.seed),
             direction=self.config.direction,
             load_if_exists=True,
         )
@@ -131,6 +148,8 @@ class OptunaSweeper(Sweeper):
             study._storage.set_trial_user_attr(trial._trial_id, INTERRUPTED, True)
             study.tell(trial.number, state=TrialState.FAIL)
         done = finished_trials(study)
+        # the seed alone would draw the first trials a second time when a study goes on
+        study.sampler = optuna.samplers.TPESampler(seed=self.seed + done)
         logger.info("study %s in %s: %d of %d trials finished", self.study_name, self.storage, done, self.trials)
         if done >= self.trials:
             logger.warning("nothing to do: raise hydra.sweeper.trials or name another hydra.sweeper.study")

@@ -69,10 +69,22 @@ def test_the_report_opens_without_a_network(project: Project) -> None:
         assert model in page
 
 
+def test_a_model_without_a_value_of_the_objective_is_kept(project: Project) -> None:
+    # a random order predicts no time; too few validation programs to rank come to the same
+    printed = project.succeed(
+        "python", "scripts/train.py", "model=random", "split=random", "objective=valid/mape", "output=data/kept"
+    )
+    assert "valid/mape has no value" in printed
+    training = json.loads((project.root / "data/kept/training.json").read_text())
+    run = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db").get_run(training["mlflow_run_id"])
+    assert run.info.status == "FINISHED"
+    assert "objective" not in run.data.metrics
+
+
 def test_a_grid_nests_under_one_parent_and_a_failing_job_leaves_the_others_alone(project: Project) -> None:
     command = ("python", "scripts/train.py", "-m", "model=roofline", "split=random,absent,workload")
     done = project.run(*command)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 2, done.stderr
     client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
     (parent,) = client.search_runs(["1"], "tags.`kernelcast.overrides` LIKE '%absent,workload'")
     children = client.search_runs(["1"], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
@@ -92,6 +104,7 @@ def test_a_study_goes_on_to_its_number_of_trials_and_no_further(project: Project
         parent = client.search_runs(["1"], "tags.`kernelcast.stage` = 'sweep'", max_results=1)[0]
         children = client.search_runs(["1"], f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
         assert len(children) == jobs
+        assert parent.info.status == "FINISHED", "a study that has its trials did not fail"
         assert all("model.network.width" in run.data.tags["kernelcast.overrides"] for run in children)
         if children:
             assert parent.data.metrics["best/objective"] == max(run.data.metrics["objective"] for run in children)

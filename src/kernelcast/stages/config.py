@@ -4,6 +4,7 @@ Nodes with a `_target_` are `Any` here: the class they name checks its own argum
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ class GraphsConfig:
     paths: PathsConfig = MISSING
 
 
+class Direction(StrEnum):
+    """Which objective a sweep takes as better; OmegaConf knows the members by their names."""
+
+    maximize = "maximize"
+    minimize = "minimize"
+
+
 @dataclass
 class TrainConfig:
     """Root of `scripts/train.py`."""
@@ -87,7 +95,7 @@ class TrainConfig:
     seed: int = MISSING
     split: str = MISSING
     objective: str = MISSING
-    direction: str = MISSING
+    direction: Direction = MISSING
     output: str | None = None
     model: Any = MISSING
     loss: Any = MISSING

@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernelcast.errors import KernelcastError
+from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.files import storage_errors
 from kernelcast.stages.config import SCHEMAS
 
@@ -24,6 +24,9 @@ Result = TypeVar("Result")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM, as shells have it."""
+
+LARGEST_SEED = 2**31 - 1
+"""NumPy, torch, XGBoost, Optuna and TVM all take seeds from 0 to here."""
 
 
 def launch(main: Callable[[], Any]) -> None:
@@ -53,6 +56,7 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
     """
     try:
         OmegaConf.resolve(config)
+        check_seed(config)
         with storage_errors(Path(config.paths.root)):
             return stage(config)
     except KernelcastError as error:
@@ -61,8 +65,19 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
             raise
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        logger.error("interrupted; what was finished is kept, the same command goes on from there")
+        logger.error("interrupted; what was finished is kept, the same command does the rest")
         sys.exit(INTERRUPTED)
+
+
+def check_seed(config: DictConfig) -> None:
+    """Makes sure, before any work, that every library can take the seed.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    seed = OmegaConf.select(config, "seed", default=0)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"seed={seed}: it must be a whole number from 0 to {LARGEST_SEED}")
 
 
 def configuration_message(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -41,5 +42,5 @@ def report(config: DictConfig) -> None:
     logger.info(
         "runs:   mlflow ui --backend-store-uri %s, then "
         "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
-        config.tracking.uri,
+        shlex.quote(config.tracking.uri),
     )

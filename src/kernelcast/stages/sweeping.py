@@ -67,10 +67,14 @@ class ParentRun(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Closes the parent run."""
-        self.close()
+        self.close(complete=True)
 
-    def close(self) -> None:
-        """Writes the best child's value and overrides on the parent, prints a table of all, ends the run."""
+    def close(self, complete: bool = False) -> None:
+        """Writes the best child's value and overrides on the parent, prints a table of all, ends the run.
+
+        Args:
+            complete: Hydra came to the end of the sweep; a study that had all its trials has no children then.
+        """
         if self.client is None:
             return
         client, self.client = self.client, None
@@ -88,7 +92,8 @@ class ParentRun(Callback):
         print_children(children)
         states = {child.info.status for child in children}
         interrupted = bool(states & {"KILLED", "RUNNING"})
-        status = "KILLED" if interrupted else "FINISHED" if scored else "FAILED"
+        done = bool(scored) or (complete and not children)
+        status = "KILLED" if interrupted else "FINISHED" if done else "FAILED"
         client.set_terminated(self.run_id, status)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import logging
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from kernelcast.models.protocol import CostModel
 
 logger = logging.getLogger(__name__)
+
+TRAIN_SECONDS = "train_seconds"
+"""Metric of a run: how long `fit` took."""
 
 
 class History:
@@ -57,10 +62,10 @@ def train(config: DictConfig) -> float:
     Writes the model, how it was made and its learning curve to `config.output`, or to this run's own folder.
 
     Returns:
-        The metric that `config.objective` names.
+        The metric that `config.objective` names; NaN where this run has no value of it.
 
     Raises:
-        ConfigError: there is no such split, or no such metric.
+        ConfigError: there is no such split, or no such metric, or a study without -m.
         MissingInputError: the graphs are not there.
     """
     from kernelcast.graphs.splits import read_split, read_split_hash
@@ -69,11 +74,17 @@ def train(config: DictConfig) -> float:
     launch = HydraConfig.get()
     choices: Mapping[str, Any] = launch.runtime.choices
     name = choices["model"]
+    if choices.get("hparams_search") and launch.mode != RunMode.MULTIRUN:
+        study = choices["hparams_search"]
+        raise ConfigError(
+            f"hparams_search={study} is a study of many trainings: `python scripts/train.py -m hparams_search={study}`"
+        )
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
     with tracked_run(config, f"{name} on {config.split}", "train") as run:
         run.tags({OVERRIDES_TAG: " ".join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
+        check_objective(config.objective)
         model = make_model(config)
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
@@ -87,7 +98,7 @@ def train(config: DictConfig) -> float:
         model.fit(programs.select(split.train), programs.select(split.valid), history)
         seconds = time.perf_counter() - started
 
-        values = {"train_seconds": seconds}
+        values = {TRAIN_SECONDS: seconds}
         for part, rows in (("valid", split.valid), ("test", split.test)):
             values |= score(model, programs.select(rows), part, run)
         objective = objective_value(config.objective, values)
@@ -137,15 +148,26 @@ def score(model: CostModel, programs: Programs, part: str, run: TrackedRun) -> d
     return {f"{part}/{metric}": value for metric, value in summarise(programs, predicted, model.kind).overall.items()}
 
 
-def objective_value(name: str, values: Mapping[str, float]) -> float:
-    """The metric that a sweep looks at.
+def check_objective(name: str) -> None:
+    """Makes sure that a run can have the metric `name`.
 
     Raises:
         ConfigError: there is no such metric; the message lists those there are.
     """
+    from kernelcast.evaluation.summary import METRICS
+
+    known = [TRAIN_SECONDS, *(f"{part}/{metric.name}" for part in ("valid", "test") for metric in METRICS)]
+    if name not in known:
+        raise ConfigError(f"objective={name} is no metric of a run; use one of {', '.join(known)}")
+
+
+def objective_value(name: str, values: Mapping[str, float]) -> float:
+    """The metric that a sweep looks at; NaN, which a sweep takes as failed, where this run has no value of it."""
     if name not in values:
-        raise ConfigError(f"objective={name} is no metric of this run; use one of {', '.join(sorted(values))}")
-    return values[name]
+        logger.warning(
+            "the objective %s has no value here: it needs more programs a workload, or a loss that predicts times", name
+        )
+    return values.get(name, math.nan)
 
 
 def write_outputs(directory: Path, model: CostModel, settings: dict[str, Any], history: History) -> None:

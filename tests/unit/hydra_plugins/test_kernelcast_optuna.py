@@ -106,6 +106,27 @@ def test_a_killed_study_ends_with_the_number_of_trials_asked_for(application: Pa
     assert len(study_of(application).trials) == len(states)
 
 
+def test_a_study_that_goes_on_draws_no_trial_again(application: Path) -> None:
+    for trials in (2, 4):
+        wide = command(application, f"hydra.sweeper.trials={trials}", "hydra.sweeper.space.x='interval(3.0, 9.0)'")
+        subprocess.run(wide, check=True, cwd=application)
+    assert len({trial.params["x"] for trial in study_of(application).trials}) == 4
+
+
+def test_a_second_sweep_on_a_study_at_work_is_refused_and_the_first_goes_on(application: Path) -> None:
+    slow = command(application, "seconds=1.0", "hydra.sweeper.space.x='choice(0, 3)'")
+    with subprocess.Popen(slow, cwd=application) as first:
+        journal = application / "runs/optuna/app.journal"
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (journal.exists() and study_of(application).trials):
+            time.sleep(0.1)
+        second = subprocess.run(slow, capture_output=True, text=True, cwd=application, check=False)
+    assert second.returncode != 0
+    assert "another sweep is at work on the study app" in second.stderr
+    assert first.returncode == 0
+    assert [trial.state for trial in study_of(application).trials] == [TrialState.COMPLETE] * 6
+
+
 @pytest.mark.parametrize(
     ("sweep", "expected"),
     [
