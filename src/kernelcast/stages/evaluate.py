@@ -104,8 +104,6 @@ def bootstrap_settings(config: DictConfig) -> Bootstrap:
         raise ConfigError(f"confidence={config.confidence} is no share between 0 and 1; 0.95 is usual")
     if config.bootstrap_samples < 1:
         raise ConfigError(f"bootstrap_samples={config.bootstrap_samples} must be at least 1; 1000 is usual")
-    if config.seed < 0:
-        raise ConfigError(f"seed={config.seed} must be 0 or larger")
     return Bootstrap(config.bootstrap_samples, config.confidence, config.seed)
 
 
