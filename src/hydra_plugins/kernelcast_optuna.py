@@ -203,7 +203,10 @@ def distribution_of(override: Override) -> BaseDistribution:
     sweep = override.value()
     log = isinstance(sweep, IntervalSweep | RangeSweep) and "log" in sweep.tags
     if isinstance(sweep, ChoiceSweep):
-        return CategoricalDistribution(list(override.sweep_iterator()))
+        # lists and mappings have no place in a study
+        values = [value for value in override.sweep_iterator() if isinstance(value, str | int | float)]
+        if len(values) == len(sweep.list):
+            return CategoricalDistribution(values)
     if isinstance(sweep, IntervalSweep):
         start, end = sweep.start, sweep.end
         assert start is not None
@@ -213,4 +216,6 @@ def distribution_of(override: Override) -> BaseDistribution:
         return FloatDistribution(float(start), float(end), log=log)
     if isinstance(sweep, RangeSweep) and isinstance(sweep.start, int) and isinstance(sweep.stop, int):
         return IntDistribution(sweep.start, sweep.stop - 1, log=log, step=int(sweep.step))
-    raise ValueError(f"{override.input_line}: a study takes choice(...), interval(...) or range(...) of whole numbers")
+    raise ValueError(
+        f"{override.input_line}: a study takes choice(...) of single values, interval(...), range(...) of integers"
+    )

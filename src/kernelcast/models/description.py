@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
-from kernelcast.graphs.programs import Programs
+from kernelcast.errors import ConfigError, MalformedDataError
 
 PACKAGE = "kernelcast.models."
 """Only classes in here are ever loaded by name: a model file cannot make kernelcast run something else."""
@@ -106,22 +105,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [plain(entry) for entry in value]
     return value
-
-
-def require_version(trained_on: str | None, programs: Programs, model: str) -> None:
-    """Makes sure that `programs` are what the model was fitted to.
-
-    Raises:
-        KernelcastError: the model has not been fitted.
-        MalformedDataError: the programs have features of another version.
-    """
-    if trained_on is None:
-        raise KernelcastError(f"{model} has not been fitted: call fit, or load a saved model with load_model(FOLDER)")
-    if programs.feature_version != trained_on:
-        raise MalformedDataError(
-            f"{model} was fitted to features of version {trained_on}, the programs have version "
-            f"{programs.feature_version}; run `dvc repro train` to fit it to these"
-        )
 
 
 def saved_value(settings: Any, name: str, directory: Path) -> Any:

@@ -16,8 +16,8 @@ from jaxtyping import Float64
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.description import describe, require_version, revive
-from kernelcast.models.labels import require_learnable
+from kernelcast.models.checks import require_learnable, require_version
+from kernelcast.models.description import describe, revive
 from kernelcast.models.losses import Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings

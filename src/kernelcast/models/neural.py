@@ -19,15 +19,14 @@ from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_KINDS
 from kernelcast.models.batching import SequentialBatches
+from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import (
     describe,
     describe_factory,
-    require_version,
     resolve_class,
     revive,
     revive_factory,
 )
-from kernelcast.models.labels import require_learnable
 from kernelcast.models.losses import Loss
 from kernelcast.models.networks.network import GraphNetwork
 from kernelcast.models.protocol import MetricLog, PredictionKind

@@ -10,7 +10,8 @@ from jaxtyping import Float64
 
 from kernelcast.files import read_json, write_json
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.description import require_version, saved_value
+from kernelcast.models.checks import require_version
+from kernelcast.models.description import saved_value
 from kernelcast.models.losses import Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings

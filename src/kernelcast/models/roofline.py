@@ -19,7 +19,8 @@ from kernelcast.graphs.features import (
     natural,
 )
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.description import require_version, saved_value
+from kernelcast.models.checks import require_version
+from kernelcast.models.description import saved_value
 from kernelcast.models.losses import Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings

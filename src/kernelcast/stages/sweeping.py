@@ -5,7 +5,10 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
@@ -25,7 +28,7 @@ OBJECTIVE_METRIC = "objective"
 """Metric of a child run that its parent compares by."""
 
 OVERRIDES_TAG = "kernelcast.overrides"
-"""Tag of a child run: what sets it apart from its siblings."""
+"""Tag of a child run: what sets it apart from its siblings, quoted as for a shell."""
 
 
 class ParentRun(Callback):
@@ -43,8 +46,6 @@ class ParentRun(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Opens the parent run and tells the jobs of it through the environment."""
-        from pathlib import Path
-
         self.maximize = config.direction == "maximize"
         self.client, self.experiment_id = open_experiment(config)
         close_stale_runs(self.client, self.experiment_id)
@@ -80,21 +81,28 @@ class ParentRun(Callback):
         client, self.client = self.client, None
         os.environ.pop(PARENT_VARIABLE, None)
         atexit.unregister(self.close)
-        children = child_runs(client, self.experiment_id, self.run_id)
-        scored = [child for child in children if OBJECTIVE_METRIC in child.data.metrics]
-        if scored:
-            best = (max if self.maximize else min)(scored, key=lambda child: child.data.metrics[OBJECTIVE_METRIC])
-            client.log_metric(self.run_id, f"best/{OBJECTIVE_METRIC}", best.data.metrics[OBJECTIVE_METRIC])
-            client.log_param(self.run_id, "best.run_id", best.info.run_id)
-            for override in best.data.tags.get(OVERRIDES_TAG, "").split():
-                key, _, value = override.partition("=")
-                client.log_param(self.run_id, f"best.{key.lstrip('+')}", value)
-        print_children(children)
-        states = {child.info.status for child in children}
-        interrupted = bool(states & {"KILLED", "RUNNING"})
-        done = bool(scored) or (complete and not children)
-        status = "KILLED" if interrupted else "FINISHED" if done else "FAILED"
-        client.set_terminated(self.run_id, status)
+        status = "FAILED"
+        try:
+            children = child_runs(client, self.experiment_id, self.run_id)
+            scored = [child for child in children if OBJECTIVE_METRIC in child.data.metrics]
+            if scored:
+                pick = max if self.maximize else min
+                self._write_best(client, pick(scored, key=lambda child: child.data.metrics[OBJECTIVE_METRIC]))
+            print_children(children)
+            if {"KILLED", "RUNNING"} & {child.info.status for child in children}:
+                status = "KILLED"
+            elif scored or (complete and not children):
+                status = "FINISHED"
+        finally:
+            client.set_terminated(self.run_id, status)
+
+    def _write_best(self, client: MlflowClient, best: Run) -> None:
+        client.log_metric(self.run_id, f"best/{OBJECTIVE_METRIC}", best.data.metrics[OBJECTIVE_METRIC])
+        client.log_param(self.run_id, "best.run_id", best.info.run_id)
+        for override in shlex.split(best.data.tags.get(OVERRIDES_TAG, "")):
+            key, _, value = override.partition("=")
+            # MLflow refuses what Hydra's keys may have besides: + ~ @
+            client.log_param(self.run_id, "best." + re.sub(r"[^\w./-]", "", key), value)
 
 
 def child_runs(client: MlflowClient, experiment_id: str, parent: str) -> list[Run]:

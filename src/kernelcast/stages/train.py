@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import math
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,7 +83,7 @@ def train(config: DictConfig) -> float:
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
     with tracked_run(config, f"{name} on {config.split}", "train") as run:
-        run.tags({OVERRIDES_TAG: " ".join(launch.overrides.task)})
+        run.tags({OVERRIDES_TAG: shlex.join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         check_objective(config.objective)
         model = make_model(config)

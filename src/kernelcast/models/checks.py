@@ -1,4 +1,4 @@
-"""Checks of what a model is about to learn from."""
+"""Checks of the programs that a model is about to learn from or to predict."""
 
 from __future__ import annotations
 
@@ -30,4 +30,20 @@ def require_learnable(train: Programs, loss: Loss) -> None:
         raise KernelcastError(
             "no workload has two training programs of different times, so there is nothing to rank; "
             "measure more programs (samples_per_workload) or use loss=log_mse"
+        )
+
+
+def require_version(trained_on: str | None, programs: Programs, model: str) -> None:
+    """Makes sure that `programs` are what the model was fitted to.
+
+    Raises:
+        KernelcastError: the model has not been fitted.
+        MalformedDataError: the programs have features of another version.
+    """
+    if trained_on is None:
+        raise KernelcastError(f"{model} has not been fitted: call fit, or load a saved model with load_model(FOLDER)")
+    if programs.feature_version != trained_on:
+        raise MalformedDataError(
+            f"{model} was fitted to features of version {trained_on}, the programs have version "
+            f"{programs.feature_version}; run `dvc repro train` to fit it to these"
         )
