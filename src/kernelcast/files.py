@@ -1,6 +1,8 @@
 """Reading and writing files so that nobody ever takes a half-written one for whole."""
 
 import errno
+import glob
+import hashlib
 import json
 import os
 import shutil
@@ -28,6 +30,12 @@ def storage_errors(path: Path) -> Iterator[None]:
         errno.EDQUOT: ("the disk quota is used up", "free some space"),
         errno.EACCES: ("permission denied", "make the folder writable or set another one with paths.root=FOLDER"),
         errno.EROFS: ("the file system is read-only", "set another folder with paths.root=FOLDER"),
+        errno.EIO: ("the disk reports an error", "check the disk"),
+        # something else has the name of the file or of a folder above it
+        errno.EEXIST: ("a file of this name is in the way", "remove it or set another folder"),
+        errno.ENOTDIR: ("a file is where a folder should be", "remove it or set another folder"),
+        errno.EISDIR: ("a folder is where a file should be", "remove it or set another folder"),
+        errno.ENAMETOOLONG: ("the name is too long", "set another folder"),
     }
     try:
         yield
@@ -54,6 +62,16 @@ def atomic_file(path: Path) -> Iterator[Path]:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what writers of `path` that were killed left beside it; only for whoever is its one writer."""
+    with storage_errors(path):
+        for leftover in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+            else:
+                leftover.unlink()
 
 
 @contextmanager
@@ -90,11 +108,15 @@ def read_json(path: Path, made_by: str) -> Any:
     text = read_text(path, made_by)
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise MalformedDataError(
-            f"{path} is not valid JSON (line {error.lineno}, column {error.colno}: {error.msg}); "
-            f"delete it and run `dvc repro {made_by}`"
+            f"{path} is not valid JSON ({error}); delete it and run `dvc repro {made_by}`"
         ) from error
+
+
+def json_hash(value: Any) -> str:
+    """A hash over what `value` is as JSON, 16 hexadecimal digits; the order of keys does not count."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_text(path: Path, made_by: str) -> str:
@@ -106,6 +128,16 @@ def read_text(path: Path, made_by: str) -> str:
         raise MalformedDataError(
             f"{path} is not text (byte {error.start}); delete it and run `dvc repro {made_by}`"
         ) from error
+    except OSError as error:
+        raise unreadable(path, made_by, error) from error
+
+
+def unreadable(path: Path, made_by: str, error: Exception) -> MalformedDataError:
+    """The error that says why `path`, an output of the stage `made_by`, cannot be read."""
+    if isinstance(error, PermissionError):
+        return MalformedDataError(f"{path} cannot be read: permission denied; make it readable for you")
+    reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+    return MalformedDataError(f"{path} cannot be read: {reason}; delete it and run `dvc repro {made_by}`")
 
 
 def require(path: Path, made_by: str) -> None:

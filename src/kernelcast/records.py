@@ -7,14 +7,16 @@ import dataclasses
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.files import atomic_file, read_json, require, write_json
+from kernelcast.files import atomic_file, read_json, require, unreadable, write_json
+
+Record = TypeVar("Record")
 
 MEASUREMENTS_VERSION = 1
 """Version of the folder that `measure` writes; a change of columns or of their meaning raises it."""
@@ -171,20 +173,36 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
             "move the folder away and run `dvc repro measure`"
         )
     try:
-        campaign = Campaign(**{**raw, "host": Host(**raw["host"])})
-        workloads = [Workload(**entry) for entry in read_json(directory / WORKLOADS_FILE, "measure")]
-    except (TypeError, KeyError) as error:
+        campaign = _record(Campaign, {**raw, "host": _record(Host, raw["host"])})
+        workloads = [_record(Workload, entry) for entry in read_json(directory / WORKLOADS_FILE, "measure")]
+        if not workloads:
+            raise ValueError("there is no workload")
+    except (TypeError, KeyError, ValueError) as error:
         raise MalformedDataError(
-            f"{directory}: {CAMPAIGN_FILE} or {WORKLOADS_FILE} lacks a field or has one too many ({error}); "
+            f"{directory}: {CAMPAIGN_FILE} or {WORKLOADS_FILE} is not what `measure` writes ({error}); "
             "move the folder away and run `dvc repro measure`"
         ) from error
     return campaign, {workload.key: workload for workload in workloads}
 
 
+def _record(kind: type[Record], raw: dict[str, Any]) -> Record:
+    """A record from what JSON holds; its fields have their types, and numbers with a unit are positive."""
+    record = kind(**raw)
+    for name, wanted in get_type_hints(kind).items():
+        value = getattr(record, name)
+        plain = get_origin(wanted) or wanted
+        allowed = (int, float) if plain is float else (plain,)
+        if isinstance(value, bool) or not isinstance(value, allowed):
+            raise TypeError(f"{kind.__name__}.{name} is {value!r}, not of type {plain.__name__}")
+        if kind is Host and not isinstance(value, str) and not 0 < value < float("inf"):
+            raise ValueError(f"{kind.__name__}.{name} is {value!r}")
+    return record
+
+
 def write_measurements(directory: Path, table: pa.Table) -> None:
     """Writes the finished table; its presence says that the folder is complete."""
     with atomic_file(directory / MEASUREMENTS_FILE) as temporary:
-        pq.write_table(table.cast(MEASUREMENT_SCHEMA), temporary, compression="zstd")
+        pq.write_table(table.cast(MEASUREMENT_SCHEMA), temporary, compression="zstd", write_page_checksum=True)
 
 
 def read_measurements(directory: Path) -> Measurements:
@@ -198,9 +216,9 @@ def read_measurements(directory: Path) -> Measurements:
     campaign, workloads = read_campaign(directory)
     require(path, "measure")
     try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise MalformedDataError(f"{path} cannot be read ({error}); delete it and run `dvc repro measure`") from error
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(path, "measure", error) from error
     if not table.schema.equals(MEASUREMENT_SCHEMA):
         raise MalformedDataError(f"{path} has other columns than expected; delete it and run `dvc repro measure`")
     if table.num_rows == 0:

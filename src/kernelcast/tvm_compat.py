@@ -149,12 +149,37 @@ def resolve_target(config: Any) -> dict[str, Any]:
     return target
 
 
+def check_runs_here(target: dict[str, Any]) -> None:
+    """Makes sure that programs of a complete target can run, and be timed, on this machine.
+
+    Raises:
+        ConfigError: another kind, another architecture, or more threads than there are cores.
+    """
+    if target["kind"] != "llvm":
+        raise ConfigError(
+            f"target.kind: measuring runs programs on this machine's processor, so it must be llvm, "
+            f"got {target['kind']!r}"
+        )
+    machine = platform.machine().lower()
+    architecture = str(target.get("mtriple", machine)).split("-")[0].lower()
+    if INTRINSICS_OF_MACHINE.get(architecture, architecture) != INTRINSICS_OF_MACHINE.get(machine, machine):
+        raise ConfigError(
+            f"target.mtriple: measuring runs programs on this machine, which is {machine}, got {target['mtriple']!r}; "
+            "leave it out"
+        )
+    if target["num-cores"] > available_cores():
+        raise ConfigError(
+            f"target.num-cores: this process may use {available_cores()}, got {target['num-cores']}: threads that wait "
+            "for each other's core cannot be timed; write null for all cores"
+        )
+
+
 def _fill_processor(target: dict[str, Any]) -> None:
     load_tvm()
     codegen = importlib.import_module("tvm.target.codegen")
     if "mtriple" not in target:
         mcpu = target.setdefault("mcpu", codegen.llvm_get_system_cpu())
-        if not codegen.llvm_is_valid_cpu(mcpu, codegen.llvm_get_system_triple()):
+        if not isinstance(mcpu, str) or not codegen.llvm_is_valid_cpu(mcpu, codegen.llvm_get_system_triple()):
             raise ConfigError(f"target.mcpu: LLVM knows no processor {mcpu!r}; write null for this host's")
 
 

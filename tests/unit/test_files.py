@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError, StorageError
-from kernelcast.files import atomic_directory, atomic_file, read_json, storage_errors, write_json
+from kernelcast.files import atomic_directory, atomic_file, read_json, remove_leftovers, storage_errors, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -48,12 +48,40 @@ def test_a_missing_input_names_the_command_that_makes_it(tmp_path: Path) -> None
         read_json(tmp_path / "absent.json", "measure")
 
 
-@pytest.mark.parametrize("content", [b"", b'{"a": ', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b'{"a": ', b"\xff\xfe", b"\0" * 9, b"[" * 100_000, b"1" * 5000])
 def test_a_broken_file_is_named_with_the_next_step(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "value.json"
     path.write_bytes(content)
     with pytest.raises(MalformedDataError, match=r"value\.json.*dvc repro graphs"):
         read_json(path, "graphs")
+
+
+def test_a_folder_in_place_of_an_input_is_named_with_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "value.json").mkdir()
+    with pytest.raises(MalformedDataError, match=r"value\.json cannot be read.*dvc repro graphs"):
+        read_json(tmp_path / "value.json", "graphs")
+
+
+def test_a_name_that_is_taken_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(StorageError, match=r"taken.*in the way|taken.*a file is where a folder should be"):
+        write_json(tmp_path / "taken" / "value.json", 1)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match=r"folder.*a folder is where a file should be"):
+        write_json(tmp_path / "folder", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "taken"]
+
+
+def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "value[1].json"
+    write_json(path, 1)
+    for name in (".value[1].json.ab", ".value1.json.ab", ".other.json.ab", "value[1].json.ab"):
+        (tmp_path / name).touch()
+    (tmp_path / ".value[1].json.folder").mkdir()
+    remove_leftovers(path)
+    assert sorted(child.name for child in tmp_path.iterdir()) == [
+        ".other.json.ab", ".value1.json.ab", "value[1].json", "value[1].json.ab"
+    ]  # fmt: skip
 
 
 def test_a_full_disk_is_a_storage_error_that_names_the_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ import math
 import platform
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from kernelcast.measurement.workloads import conv2d, matmul
 from kernelcast.tvm_compat import (
     TESTED_VERSIONS,
     available_cores,
+    check_runs_here,
     check_versions,
     parse_module,
     resolve_target,
@@ -144,3 +146,23 @@ def test_what_is_no_trace_of_the_workload_is_refused(trace: str) -> None:
 def test_what_is_no_module_is_refused(text: str) -> None:
     with pytest.raises(MalformedDataError, match="not a TVM module"):
         parse_module(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"kind": "cuda"}, "target.kind.*llvm"),
+        ({"mtriple": "riscv32-unknown-elf"}, "target.mtriple.*riscv32"),
+        ({"num-cores": available_cores() + 1}, "target.num-cores"),
+    ],
+)
+def test_a_target_that_cannot_be_timed_here_is_refused_by_its_key(change: dict[str, Any], says: str) -> None:
+    target = {"kind": "llvm", "num-cores": 1}
+    check_runs_here(target)
+    with pytest.raises(ConfigError, match=says):
+        check_runs_here({**target, **change})
+
+
+def test_a_processor_that_is_no_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"target\.mcpu"):
+        resolve_target({"kind": "llvm", "mcpu": 7})

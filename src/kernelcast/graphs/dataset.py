@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -87,8 +88,9 @@ def build_programs(
         ["workload_key", "program_key", "trace", "target", "outcome", "run_seconds"]
     ).to_pydict()
     labels, reasons = log_seconds(columns["outcome"], columns["run_seconds"], label)
+    same_target = {text: _target(text) == measurements.campaign.target for text in set(columns["target"])}
     for row, (target, key) in enumerate(zip(columns["target"], columns["workload_key"], strict=True)):
-        if json.loads(target) != measurements.campaign.target:
+        if not same_target[target]:
             reasons[row] = OTHER_TARGET
         elif key not in measurements.workloads:
             reasons[row] = UNKNOWN_WORKLOAD
@@ -126,6 +128,16 @@ def build_programs(
         measurements_hash=measurements_hash,
     )
     return programs, description
+
+
+def _target(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise MalformedDataError(
+            f"{MEASUREMENTS_FILE}: the target {text!r} of a row is not JSON ({error}); delete it and run "
+            "`dvc repro measure`"
+        ) from error
 
 
 def machine_of(campaign: Campaign) -> Machine:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from kernelcast.errors import ConfigError, MalformedDataError
-from kernelcast.files import read_json, write_json
+from kernelcast.files import json_hash, read_json, write_json
 
 SPLITS_FOLDER = "splits"
 SPLIT_VERSION = 1
@@ -160,7 +158,7 @@ def write_split(
         for part, rows in split.parts()
     }
     content = {"version": SPLIT_VERSION, "data_hash": data_hash, "made_by": made_by, "parts": parts}
-    write_json(directory / SPLITS_FOLDER / f"{name}.json", {**content, "hash": _hash(content)})
+    write_json(directory / SPLITS_FOLDER / f"{name}.json", {**content, "hash": json_hash(content)})
 
 
 def split_names(directory: Path) -> list[str]:
@@ -181,7 +179,7 @@ def read_split(directory: Path, name: str) -> Split:
 
 def read_split_hash(directory: Path, name: str) -> str:
     """The hash over a split and the programs that it splits; raises as `read_split` does."""
-    return _hash(_read_content(directory, name))
+    return json_hash(_read_content(directory, name))
 
 
 def _read_content(directory: Path, name: str) -> dict[str, Any]:
@@ -195,15 +193,15 @@ def _read_content(directory: Path, name: str) -> dict[str, Any]:
     meta = read_json(directory / "meta.json", "graphs")
     try:
         stated: str = content.pop("hash")
-        if stated != _hash(content) or content["version"] != SPLIT_VERSION or content["data_hash"] != meta["data_hash"]:
+        if (
+            stated != json_hash(content)
+            or content["version"] != SPLIT_VERSION
+            or content["data_hash"] != meta["data_hash"]
+        ):
             raise ValueError("it was changed, or belongs to other programs")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MalformedDataError(f"{path} is not a split of {directory} ({error}); run `dvc repro graphs`") from error
     return dict(content)
-
-
-def _hash(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _check_shares(test_share: float, valid_share: float) -> None:

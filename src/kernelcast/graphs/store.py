@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.files import read_json, require, write_json
+from kernelcast.files import json_hash, read_json, require, unreadable, write_json
 from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
 from kernelcast.graphs.vocabulary import EDGE_KINDS, FEATURE_VERSION, NODE_FEATURES, NODE_KINDS
@@ -78,12 +78,9 @@ def write_programs(directory: Path, programs: Programs, description: Description
         "workload": programs.workload,
         "program_key": programs.program_key,
     }
-    digest = hashlib.sha256(programs.feature_version.encode())
     for name, array in arrays.items():
         np.save(directory / f"{name}.npy", array, allow_pickle=False)
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    data_hash = digest.hexdigest()[:16]
+    data_hash = _data_hash(programs.feature_version, arrays)
     meta = {
         "version": STORE_VERSION,
         "data_hash": data_hash,
@@ -94,12 +91,12 @@ def write_programs(directory: Path, programs: Programs, description: Description
         "shapes": {name: array.shape for name, array in arrays.items()},
         **dataclasses.asdict(description),
     }
-    write_json(directory / META_FILE, meta)
+    write_json(directory / META_FILE, {**meta, "hash": json_hash(meta)})
     return data_hash
 
 
 def read_programs(directory: Path) -> Programs:
-    """Maps the programs of a folder into memory; nothing is read before it is used.
+    """Maps the programs of a folder into memory, after one pass over them to see that they are what was written.
 
     Raises:
         MissingInputError: there is none.
@@ -117,9 +114,10 @@ def read_programs(directory: Path) -> Programs:
         machine=Machine(**meta["machine"]),
         feature_version=meta["feature_version"],
     )
-    ends = (programs.ast.node_offset[-1], programs.ast.edge_offset[-1])
-    if len(programs.ast) != len(programs) or ends != (len(programs.ast.node_kind), len(programs.ast.edge_kind)):
-        raise MalformedDataError(f"the arrays in {directory} do not belong together; run `dvc repro graphs`")
+    if _data_hash(programs.feature_version, arrays) != meta["data_hash"]:
+        raise MalformedDataError(
+            f"the arrays in {directory} do not belong together, or were changed; run `dvc repro graphs`"
+        )
     return programs
 
 
@@ -150,11 +148,13 @@ def _read_meta(directory: Path) -> dict[str, Any]:
         raise MalformedDataError(
             f"{path} has version {version}, this kernelcast reads {STORE_VERSION}; run `dvc repro graphs`"
         )
-    needed = {"data_hash", "feature_version", "feature_names", "workload_names", "machine", "shapes"}
+    needed = {"hash", "data_hash", "feature_version", "feature_names", "workload_names", "machine", "shapes"}
     needed |= {field.name for field in dataclasses.fields(Description)}
     missing = sorted(needed - set(meta))
     if missing:
         raise MalformedDataError(f"{path} lacks {', '.join(missing)}; run `dvc repro graphs`")
+    if meta.pop("hash") != json_hash(meta):
+        raise MalformedDataError(f"{path} was changed since it was written; run `dvc repro graphs`")
     try:
         options, _ = AstOptions(**meta["options"]), Machine(**meta["machine"])
     except TypeError as error:
@@ -170,6 +170,15 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     return meta
 
 
+def _data_hash(version: str, arrays: dict[str, np.ndarray]) -> str:
+    """A hash over names, types, shapes and content of all arrays, in the order of `AST_ARRAYS + ROW_ARRAYS`."""
+    digest = hashlib.sha256(version.encode())
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return digest.hexdigest()[:16]
+
+
 def _map(path: Path, shape: list[int] | None) -> np.ndarray:
     require(path, "graphs")
     try:
@@ -178,7 +187,7 @@ def _map(path: Path, shape: list[int] | None) -> np.ndarray:
             path, mmap_mode="r" if shape is None or 0 not in shape else None, allow_pickle=False
         )
     except (ValueError, OSError, EOFError) as error:
-        raise MalformedDataError(f"{path} cannot be read ({error}); run `dvc repro graphs`") from error
+        raise unreadable(path, "graphs", error) from error
     if shape is None or list(array.shape) != list(shape):
         raise MalformedDataError(f"{path} has shape {list(array.shape)}, expected {shape}; run `dvc repro graphs`")
     return array

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from kernelcast.errors import ConfigError, MalformedDataError, MeasurementError
-from kernelcast.files import storage_errors
+from kernelcast.files import remove_leftovers, storage_errors
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.host import cpu_identity, probe_host
 from kernelcast.measurement.journal import JOURNAL_FILE, Journal, Try
@@ -30,6 +30,7 @@ from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENTS_FILE,
     MEASUREMENTS_VERSION,
+    WORKLOADS_FILE,
     Campaign,
     Outcome,
     Workload,
@@ -37,7 +38,7 @@ from kernelcast.records import (
     write_campaign,
     write_measurements,
 )
-from kernelcast.tvm_compat import tvm_versions
+from kernelcast.tvm_compat import check_runs_here, tvm_versions
 
 logger = logging.getLogger(__name__)
 
@@ -79,11 +80,7 @@ class Plan:
             if workload.key in names:
                 raise ConfigError(f"workload: {names[workload.key]} and {workload.name} compute the same; remove one")
             names[workload.key] = workload.name
-        if self.target["kind"] != "llvm":
-            raise ConfigError(
-                f"target.kind: measuring runs programs on this machine's processor, so it must be llvm, "
-                f"got {self.target['kind']!r}"
-            )
+        check_runs_here(self.target)
 
 
 @dataclass
@@ -126,6 +123,8 @@ def run_campaign(plan: Plan) -> list[Try]:
     with _only_process(plan.directory):
         campaign = _campaign(plan)
         with Journal(plan.directory) as journal:
+            for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
+                remove_leftovers(plan.directory / name)
             # nothing stale may be taken for whole
             with storage_errors(plan.directory):
                 (plan.directory / MEASUREMENTS_FILE).unlink(missing_ok=True)
@@ -168,7 +167,9 @@ def _campaign(plan: Plan) -> Campaign:
     """The campaign of this folder: the one that is there if it agrees with the plan, else a new one."""
     directory = plan.directory
     if not (directory / CAMPAIGN_FILE).exists():
-        if (directory / JOURNAL_FILE).exists():
+        journal = directory / JOURNAL_FILE
+        # an empty one: killed before the first line, which comes after the campaign
+        if journal.exists() and journal.stat().st_size:
             raise MalformedDataError(
                 f"{directory} has a {JOURNAL_FILE} but no {CAMPAIGN_FILE} that says how it was measured; move the "
                 "folder away and run the same command again"

@@ -136,7 +136,7 @@ class Journal:
             for number, line in enumerate(lines, start=1):
                 try:
                     self._apply(json.loads(line))
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                     raise MalformedDataError(
                         f"{self.path}:{number}: not a line of a journal ({type(error).__name__}: {error}); remove this "
                         "line to lose only what it says, or move the folder away, and run the same command again"
@@ -145,29 +145,31 @@ class Journal:
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "exhausted":
-            self.exhausted.add(event["workload"])
+            self.exhausted.add(_text(event, "workload"))
             return
-        key = (event["workload"], event["program"])
+        key = (_text(event, "workload"), _text(event, "program"))
         if kind == "planned":
             if key in self.tries:
                 raise ValueError(f"program {key[1]} is planned twice")
-            self.tries[key] = Try(Candidate(*key, event["trace"]))
+            self.tries[key] = Try(Candidate(*key, _text(event, "trace")))
             return
         entry = self.tries[key]
         if kind == "built":
-            entry.build_seconds = float(event["build_seconds"])
+            entry.build_seconds = _number(event, "build_seconds")
         elif kind == "repeat":
             repeat = TimedRepeat(
                 int(event["round"]),
-                float(event["run_seconds"]),
-                float(event["reference_seconds"]),
-                float(event["ended_at"]),
+                _number(event, "run_seconds"),
+                _number(event, "reference_seconds"),
+                _number(event, "ended_at"),
             )
+            if not 0 <= repeat.round_index < 2**31:
+                raise ValueError(f"there is no round {repeat.round_index}")
             if repeat.round_index in entry.repeats:
                 raise ValueError(f"program {key[1]} has round {repeat.round_index} twice")
             entry.repeats[repeat.round_index] = repeat
         elif kind == "finished":
-            entry.outcome, entry.message = Outcome(event["outcome"]), str(event["message"])
+            entry.outcome, entry.message = Outcome(event["outcome"]), _text(event, "message")
         elif kind == "retried":
             entry.outcome, entry.message = None, ""
         else:
@@ -198,3 +200,16 @@ class Journal:
             len(tail),
             aside.name,
         )
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    if not isinstance(value := event[name], str):
+        raise TypeError(f"{name} is {value!r}, not a text")
+    return value
+
+
+def _number(event: dict[str, Any], name: str) -> float:
+    value = event[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"{name} is {value!r}, not a number of seconds")
+    return float(value)

@@ -5,6 +5,12 @@ from typing import Any
 
 from kernelcast.errors import ConfigError
 
+LONGEST_SECONDS = 86_400
+"""A day. The clocks of the system overflow at some higher number."""
+
+LARGEST = 2**50
+"""More than any machine has of anything, and small enough for sums of it in 64 bits."""
+
 
 @dataclass(frozen=True)
 class RunnerSettings:
@@ -20,7 +26,8 @@ class RunnerSettings:
         memory_limit_bytes: memory that a worker may take for one program.
 
     Raises:
-        ConfigError: a value that is not positive, or not a whole number where one is needed.
+        ConfigError: a value that is not positive, too large for the system, or not a whole number where one is needed;
+            or a repeat that would always run into its limit.
     """
 
     builders: int
@@ -36,8 +43,15 @@ class RunnerSettings:
             require_positive_integer(f"runner.{name}", getattr(self, name))
         for name in ("build_timeout_seconds", "run_timeout_seconds", "repeat_seconds"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-                raise ConfigError(f"runner.{name} must be a positive number of seconds, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LONGEST_SECONDS:
+                raise ConfigError(
+                    f"runner.{name} must be a positive number of seconds, {LONGEST_SECONDS} at most, got {value!r}"
+                )
+        if self.repeat_seconds >= self.run_timeout_seconds:
+            raise ConfigError(
+                f"runner.repeat_seconds ({self.repeat_seconds:g}) must be shorter than runner.run_timeout_seconds "
+                f"({self.run_timeout_seconds:g}), the limit of one repeat"
+            )
 
     @property
     def timing(self) -> dict[str, Any]:
@@ -47,5 +61,5 @@ class RunnerSettings:
 
 def require_positive_integer(key: str, value: Any) -> None:
     """Raises a `ConfigError` that names `key` unless `value` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{key} must be a positive integer, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise ConfigError(f"{key} must be a positive integer, {LARGEST} at most, got {value!r}")

@@ -5,11 +5,15 @@ Convolutions take NHWC inputs, all data are float32. Sizes are positive integers
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from kernelcast.errors import ConfigError
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, module_json, structural_key
+
+MOST_ELEMENTS = 2**31 - 1
+"""Of one tensor, and so of each side: TVM's schedules count loops in 32 bits."""
 
 
 def matmul(name: str, rows: int, columns: int, depth: int) -> Workload:
@@ -137,6 +141,13 @@ def _conv2d(sizes: dict[str, int]) -> tuple[Any, Any, Any]:
 
 def _workload(name: str, kind: str, sizes: dict[str, int], tensors: list[Any]) -> Workload:
     tvm = load_tvm()
+    for tensor in tensors:
+        elements = math.prod(int(extent) for extent in tensor.shape)
+        if elements > MOST_ELEMENTS:
+            raise ConfigError(
+                f"workload {name}: the tensor {tensor.op.name} would have {elements} elements; make it smaller, "
+                f"{MOST_ELEMENTS} at most"
+            )
     function = _te().create_prim_func(tensors).with_attr("global_symbol", "main").with_attr("tirx.noalias", True)
     return from_module(name, kind, dict(sizes), tvm.IRModule({"main": function}))
 
@@ -164,8 +175,10 @@ def _image_sizes(
 
 def _sizes(name: str, **sizes: int) -> dict[str, int]:
     for key, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ConfigError(f"workload {name}: {key} must be a positive integer, got {size!r}")
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MOST_ELEMENTS:
+            raise ConfigError(
+                f"workload {name}: {key} must be a positive integer, {MOST_ELEMENTS} at most, got {size!r}"
+            )
     return sizes
 
 

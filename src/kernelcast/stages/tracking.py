@@ -29,7 +29,9 @@ import psutil
 from filelock import FileLock
 from omegaconf import DictConfig, OmegaConf
 
-from kernelcast.errors import StorageError
+from kernelcast.errors import KernelcastError, StorageError
+from kernelcast.files import atomic_file, remove_leftovers
+from kernelcast.stages.relocation import relocate_artifacts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,29 +151,60 @@ def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
+    from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     runs = Path(config.paths.runs)
+    artifacts = Path(config.tracking.artifacts).absolute().as_uri()
     try:
         runs.mkdir(parents=True, exist_ok=True)
         with FileLock(runs / ".mlflow.lock"):
+            database = sqlite_file(config.tracking.uri)
+            if database is not None and not database.exists():
+                _make_database(database, config.tracking.artifacts)
             client = mlflow.MlflowClient(tracking_uri=config.tracking.uri)
             experiment = client.get_experiment_by_name(config.tracking.experiment)
             if experiment is None:
                 experiment_id = client.create_experiment(
                     config.tracking.experiment,
-                    artifact_location=Path(config.tracking.artifacts).absolute().as_uri(),
+                    artifact_location=artifacts,
                     # opens the page made for training runs
                     tags={"mlflow.experimentKind": "custom_model_development"},
                 )
             else:
                 experiment_id = experiment.experiment_id
-    except (OSError, MlflowException) as error:
+                if database is not None:
+                    relocate_artifacts(database, experiment.artifact_location, artifacts)
+    except (OSError, MlflowException, SQLAlchemyError, CommandError, KernelcastError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StorageError(
-            f"cannot open the MLflow tracking store {config.tracking.uri}: {error}; "
-            "check the disk and tracking.uri, then run the same command again"
+            f"cannot open the MLflow tracking store {config.tracking.uri}: {reason}; "
+            "check the disk and tracking.uri, or move the file away if it is broken, then run the same command again"
         ) from error
     return client, str(experiment_id)
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file behind a tracking address, None where it is none."""
+    from sqlalchemy.engine import make_url
+
+    name = make_url(uri).database if uri.startswith("sqlite:") else None
+    return Path(name).absolute() if name and name != ":memory:" else None
+
+
+def _make_database(path: Path, artifacts: str) -> None:
+    """Makes MLflow's SQLite database, whole or not at all.
+
+    MLflow runs some hundred statements of migrations, each committed by itself: a process killed among them would leave
+    a file that no later command can open or repair.
+    """
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    remove_leftovers(path)
+    with atomic_file(path) as temporary:
+        store: Any = SqlAlchemyStore  # its constructor is not typed
+        store(f"sqlite:///{temporary}", artifacts).engine.dispose()
 
 
 def close_stale_runs(client: MlflowClient, experiment_id: str) -> None:

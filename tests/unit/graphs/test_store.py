@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
-from kernelcast.files import atomic_directory
+from kernelcast.files import atomic_directory, json_hash
 from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
 from kernelcast.graphs.store import (
@@ -147,10 +147,32 @@ def test_arrays_that_contradict_each_other_are_refused(folder: Path) -> None:
 def test_other_descriptions_are_refused(folder: Path, edit: Callable[[dict], object], says: str) -> None:
     path = folder / "meta.json"
     meta = json.loads(path.read_text())
+    del meta["hash"]
     edit(meta)
-    path.write_text(json.dumps(meta))
+    path.write_text(json.dumps({**meta, "hash": json_hash(meta)}))
     with pytest.raises(MalformedDataError, match=f"{says}.*dvc repro graphs"):
         read_programs(folder)
+
+
+def test_any_edit_of_the_description_is_refused(folder: Path) -> None:
+    path = folder / "meta.json"
+    written = json.loads(path.read_text())
+    for name in written:
+        for value in (None, 5, -1, True, "x", [], {}):
+            path.write_text(json.dumps({**written, name: value}))
+            for read in (read_programs, read_description, read_data_hash):
+                with pytest.raises(MalformedDataError, match=r"meta\.json.*dvc repro"):
+                    read(folder)
+
+
+def test_any_flipped_byte_of_an_array_is_refused(folder: Path) -> None:
+    for path in sorted(folder.glob("*.npy")):
+        content = path.read_bytes()
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(MalformedDataError, match=r"do not belong together, or were changed.*dvc repro graphs"):
+            read_programs(folder)
+        path.write_bytes(content)
+    assert len(read_programs(folder)) == 3
 
 
 def test_a_failure_while_writing_leaves_the_old_folder(

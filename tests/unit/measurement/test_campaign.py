@@ -20,6 +20,7 @@ from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENTS_FILE,
     MEASUREMENTS_VERSION,
+    WORKLOADS_FILE,
     Campaign,
     Host,
     read_measurements,
@@ -117,7 +118,7 @@ def fake_campaign(plan: Plan, **changes: Any) -> Campaign:
 )
 def test_what_was_measured_otherwise_is_not_mixed(make_plan: MakePlan, was: dict[str, Any], says: str) -> None:
     plan = make_plan()
-    write_campaign(plan.directory, fake_campaign(plan, **was), {})
+    write_campaign(plan.directory, fake_campaign(plan, **was), {workload.key: workload for workload in plan.workloads})
     (plan.directory / MEASUREMENTS_FILE).write_text("its table")
     with pytest.raises(MeasurementError) as refused:
         run_campaign(plan)
@@ -128,9 +129,19 @@ def test_what_was_measured_otherwise_is_not_mixed(make_plan: MakePlan, was: dict
 def test_a_journal_without_its_campaign_is_refused(make_plan: MakePlan) -> None:
     plan = make_plan()
     plan.directory.mkdir(parents=True)
-    (plan.directory / JOURNAL_FILE).touch()
+    (plan.directory / JOURNAL_FILE).write_text("a line\n")
     with pytest.raises(MalformedDataError, match=CAMPAIGN_FILE):
         run_campaign(plan)
+
+
+def test_what_a_kill_leaves_before_the_first_line_does_not_stop_the_next_run(make_plan: MakePlan) -> None:
+    plan = make_plan(samples_per_workload=1)
+    plan.directory.mkdir(parents=True)
+    for name in (JOURNAL_FILE, f".{WORKLOADS_FILE}.half", f".{MEASUREMENTS_FILE}.half"):
+        (plan.directory / name).touch()
+    run_campaign(plan)
+    written = {JOURNAL_FILE, CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE}
+    assert {path.name for path in plan.directory.iterdir()} == written
 
 
 @pytest.mark.parametrize(

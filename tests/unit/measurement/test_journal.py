@@ -93,6 +93,24 @@ def test_a_second_torn_tail_does_not_overwrite_the_first(tmp_path: Path) -> None
         b'{"event": "planned", "workload": "w", "program": "p1", "trace": "[1]"}',
         b'{"event": "repeat", "workload": "w", "program": "p1", "round": 0, "run_seconds": 1}',
         b'{"event": "finished", "workload": "w", "program": "p1", "outcome": "lost", "message": ""}',
+        b'{"event": "finished", "workload": "w", "program": "p1", "outcome": "crash", "message": null}',
+        b'{"event": "built", "workload": "w", "program": "p1", "build_seconds": NaN}',
+        b'{"event": "built", "workload": "w", "program": "p1", "build_seconds": true}',
+        b'{"event": "planned", "workload": "w", "program": "p3", "trace": null}',
+        b'{"event": "exhausted", "workload": []}',
+        b"[" * 100_000,
+        *(
+            b'{"event": "repeat", "workload": "w", "program": "p1", "round": %b, "run_seconds": %b, '
+            b'"reference_seconds": %b, "ended_at": %b}' % values
+            for values in (
+                (b"1e400", b"1", b"1", b"1"),
+                (b"-1", b"1", b"1", b"1"),
+                (b"7", b"-1", b"1", b"1"),
+                (b"7", b"1e400", b"1", b"1"),
+                (b"7", b"1", b"NaN", b"1"),
+                (b"7", b"1", b"1", b'"now"'),
+            )
+        ),
     ],
 )
 def test_a_bad_line_in_the_middle_is_named(tmp_path: Path, line: bytes) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,9 @@ def test_a_size_that_is_none_is_refused_by_name(bad: Any) -> None:
 def test_an_image_that_cannot_be_convolved_is_refused(kind: str, sizes: dict[str, int], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         getattr(workloads, kind)("image", **sizes)
+
+
+@pytest.mark.parametrize("make", [lambda: softmax("m", 2**31, 1), lambda: softmax("m", 2**16, 2**16)])
+def test_more_elements_than_schedules_can_count_are_refused(make: Callable[[], Workload]) -> None:
+    with pytest.raises(ConfigError, match=r"workload m: .*2147483647 at most"):
+        make()

@@ -130,5 +130,30 @@ def test_a_database_that_cannot_be_made_is_one_clear_error(config: DictConfig) -
         pass
 
 
+@pytest.mark.parametrize("content", [b"no database", b"\0" * 5000])
+def test_a_file_that_is_no_database_is_one_clear_error(config: DictConfig, content: bytes) -> None:
+    path = Path(config.paths.runs) / "mlflow.db"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=r"mlflow\.db.*move the file away"), tracked_run(config, "gcn", "train"):
+        pass
+
+
+def test_a_kill_while_the_database_is_made_does_not_stop_the_next_run(config: DictConfig) -> None:
+    runs = Path(config.paths.runs)
+    process = start(config, 60)
+    deadline = time.monotonic() + 120
+    # MLflow's migrations have begun: there is something in the file
+    while not any(path.stat().st_size for path in runs.glob("*mlflow.db*") if path.suffix != ".lock"):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+    process.kill()
+    process.wait()
+    with tracked_run(config, "gcn", "train"):
+        pass
+    assert [path.name for path in runs.glob("*mlflow.db*")] == ["mlflow.db"]
+    assert only_run(config)[1].info.status == "FINISHED"
+
+
 def test_flatten_names_nested_keys_with_dots() -> None:
     assert flatten({"a": {"b": 1, "c": {"d": [2]}}, "e": 3}) == {"a.b": 1, "a.c.d": [2], "e": 3}

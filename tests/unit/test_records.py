@@ -1,0 +1,95 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kernelcast.errors import MalformedDataError, MissingInputError
+from kernelcast.records import (
+    CAMPAIGN_FILE,
+    MEASUREMENT_SCHEMA,
+    MEASUREMENTS_FILE,
+    WORKLOADS_FILE,
+    Campaign,
+    Host,
+    Workload,
+    read_measurements,
+    write_campaign,
+    write_measurements,
+)
+
+ROW = {
+    "workload_key": "k", "workload_name": "one", "workload_kind": "matmul", "program_key": "p", "trace": "[[],[]]",
+    "target": '{"kind": "llvm"}', "outcome": "measured", "message": "", "build_seconds": 0.5, "run_seconds": [1e-3],
+    "round_index": [0], "reference_seconds": [1e-5], "ended_at": [1.0],
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    host = Host("cpu", 4, 2**30, "Linux", 1e11, 1e10, vector_lanes=16, cache_bytes=2**20)
+    campaign = Campaign(1, {"kind": "llvm"}, host, {"apache-tvm": "0"}, {"rounds": 1}, 0)
+    write_campaign(tmp_path, campaign, {"k": Workload("k", "one", "matmul", {"rows": 1}, "{}")})
+    write_measurements(tmp_path, pa.Table.from_pylist([ROW], schema=MEASUREMENT_SCHEMA))
+    return tmp_path
+
+
+def every_field(value: Any) -> list[tuple[Any, ...]]:
+    """Paths to the fields of the records, not into the dicts that are open: arguments, target, tvm, timing."""
+    if isinstance(value, list):
+        return [(0, *path) for path in every_field(value[0])]
+    inner = [("host", name) for name in value.get("host", {})]
+    return [(name,) for name in value] + inner
+
+
+@pytest.mark.parametrize("name", [CAMPAIGN_FILE, WORKLOADS_FILE])
+@pytest.mark.parametrize("value", [None, [], True, float("nan")])
+def test_a_field_of_another_type_is_refused(folder: Path, name: str, value: Any) -> None:
+    path = folder / name
+    written = path.read_text()
+    fields = every_field(json.loads(written))
+    assert len(fields) >= 5
+    for *parents, last in fields:
+        changed = json.loads(written)
+        node = changed
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+        path.write_text(json.dumps(changed))
+        with pytest.raises(MalformedDataError, match=r"campaign\.json.*dvc repro measure"):
+            read_measurements(folder)
+    path.write_text(written)
+    assert read_measurements(folder).table.num_rows == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"5", b"null", b"PAR1", b"\0" * 999])
+@pytest.mark.parametrize("name", [CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE])
+def test_a_file_that_was_written_by_something_else_is_refused(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    with pytest.raises(MalformedDataError, match=rf"{name}.*dvc repro measure"):
+        read_measurements(folder)
+
+
+def test_a_flipped_byte_of_the_table_is_refused(folder: Path) -> None:
+    path = folder / MEASUREMENTS_FILE
+    content = path.read_bytes()
+    # the pages come first, with a checksum each; the key of the workload is in one of them
+    refused = 0
+    for position in range(4, 200):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
+        try:
+            rows = read_measurements(folder).table.to_pylist()
+        except MalformedDataError:
+            refused += 1
+        else:  # a byte that says nothing, of statistics for example
+            assert rows == [ROW], position
+    assert refused > 100
+    path.write_bytes(content)
+    assert read_measurements(folder).table.to_pylist() == [ROW]
+
+
+def test_an_unfinished_folder_names_the_next_step(folder: Path) -> None:
+    (folder / MEASUREMENTS_FILE).unlink()
+    with pytest.raises(MissingInputError, match=r"measurements\.parquet.*dvc repro measure"):
+        read_measurements(folder)
