@@ -1,0 +1,55 @@
+import shutil
+from pathlib import Path
+
+import mlflow
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from kernelcast.stages.tracking import tracked_run
+
+
+def config_in(root: Path) -> DictConfig:
+    return OmegaConf.create(
+        {
+            "tracking": {
+                "uri": f"sqlite:///{root}/runs/mlflow.db",
+                "experiment": "kernelcast",
+                "artifacts": f"{root}/runs/artifacts",
+            },
+            "paths": {"root": str(root), "runs": f"{root}/runs"},
+        }
+    )
+
+
+def record(root: Path, name: str) -> None:
+    with tracked_run(config_in(root), name, "train") as run:
+        run.text("the plot", "plots/plot.txt")
+
+
+def plots(root: Path) -> dict[str, str]:
+    """What the plot of every run is, and that it lies in this folder."""
+    runs = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db").search_runs(["1"])
+    assert all(run.info.artifact_uri.startswith(root.as_uri()) for run in runs)
+    return {run.info.run_name: mlflow.artifacts.load_text(f"{run.info.artifact_uri}/plots/plot.txt") for run in runs}
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["moved", "copied"])
+def test_artifacts_follow_a_checkout_to_its_new_place(tmp_path: Path, keep: bool) -> None:
+    old, new = tmp_path / "old", tmp_path / "new ü place"
+    record(old, "before")
+    (shutil.copytree if keep else shutil.move)(old, new)
+    record(new, "after")
+    assert plots(new) == {"before": "the plot", "after": "the plot"}
+    assert old.exists() == keep
+    if keep:
+        assert plots(old) == {"before": "the plot"}
+
+
+def test_another_folder_for_new_artifacts_leaves_the_old_ones_where_they_are(tmp_path: Path) -> None:
+    record(tmp_path, "before")
+    config = config_in(tmp_path)
+    config.tracking.artifacts = f"{tmp_path}/elsewhere"
+    with tracked_run(config, "after", "train"):
+        pass
+    (before,) = mlflow.MlflowClient(config.tracking.uri).search_runs(["1"], "attributes.run_name = 'before'")
+    assert mlflow.artifacts.load_text(f"{before.info.artifact_uri}/plots/plot.txt") == "the plot"
