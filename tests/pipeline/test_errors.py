@@ -1,5 +1,7 @@
 """What a user gets who makes a mistake: one message, an exit status, nothing half-written."""
 
+import tempfile
+
 import pytest
 
 from tests.pipeline.conftest import Project, copy_checkout
@@ -27,6 +29,8 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
         (("train.py", "-m", "hparams_search=gnc"), 1, ["gnc", "graphsage"]),
         (("train.py", "hparams_search=gcn"), 2, ["-m hparams_search=gcn"]),
         (("train.py", "debug=tyni"), 1, ["tyni", "tiny"]),
+        (("train.py", "paths.runs=/dev/null"), 6, ["/dev/null", "file"]),
+        (("graphs.py", "paths.root=''", f"paths.runs={tempfile.gettempdir()}/runs"), 2, ["paths.root", "empty"]),
         (("train.py", "direction=up"), 1, ["up", "maximize", "minimize"]),
         (("train.py",), 3, ["data/graphs", "dvc repro graphs"]),
         (("graphs.py",), 3, ["data/measurements", "dvc repro measure"]),

@@ -14,7 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from kernelcast.errors import ConfigError, KernelcastError
+from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.files import storage_errors
 from kernelcast.stages.config import SCHEMAS
 
@@ -37,7 +37,12 @@ def launch(main: Callable[[], Any]) -> None:
     # with it Hydra raises its errors instead of printing them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
-        main()
+        # Hydra makes this run's folder before it calls the stage
+        with storage_errors(Path.cwd()):
+            main()
+    except StorageError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
     except KernelcastError as error:
         # of a job of a multirun; its own log has said it already
         sys.exit(error.exit_code)
@@ -56,6 +61,7 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
     """
     try:
         OmegaConf.resolve(config)
+        check_root(config)
         check_seed(config)
         with storage_errors(Path(config.paths.root)):
             return stage(config)
@@ -67,6 +73,16 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
     except KeyboardInterrupt:
         logger.error("interrupted; what was finished is kept, the same command does the rest")
         sys.exit(INTERRUPTED)
+
+
+def check_root(config: DictConfig) -> None:
+    """Makes sure that an unset shell variable does not turn `paths.root=$FOLDER` into the root of the file system.
+
+    Raises:
+        ConfigError: `paths.root` is empty.
+    """
+    if not config.paths.root.strip():
+        raise ConfigError("paths.root is empty; name a folder, or leave it out to use the checkout")
 
 
 def check_seed(config: DictConfig) -> None:
