@@ -4,7 +4,8 @@ Times are seconds, sizes are bytes, work is floating-point operations (flops); n
 """
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, get_origin, get_type_hints
@@ -18,7 +19,7 @@ from kernelcast.files import atomic_file, read_json, require, unreadable, write_
 
 Record = TypeVar("Record")
 
-MEASUREMENTS_VERSION = 1
+MEASUREMENTS_VERSION = 2
 """Version of the folder that `measure` writes; a change of columns or of their meaning raises it."""
 
 CAMPAIGN_FILE = "campaign.json"
@@ -49,6 +50,7 @@ class Workload:
         kind: the operator kind, for example `conv2d`.
         arguments: the shape arguments it was made from.
         module: the TVM module as JSON.
+        networks: how many times each network that it was extracted from runs it; empty for a single operator.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Workload:
     kind: str
     arguments: dict[str, Any]
     module: str
+    networks: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -104,31 +107,77 @@ class Campaign:
     seed: int
 
 
+class Origin(StrEnum):
+    """Where a candidate comes from."""
+
+    RANDOM = "random"
+    EVOLVED = "evolved"
+    IMPORTED = "imported"
+
+
+def _column(name: str, kind: pa.DataType, meaning: str, nullable: bool = False, unit: str = "") -> pa.Field:
+    return pa.field(name, kind, nullable, {"meaning": meaning, **({"unit": unit} if unit else {})})
+
+
 MEASUREMENT_SCHEMA = pa.schema(
     [
-        pa.field("workload_key", pa.string(), nullable=False),
-        pa.field("workload_name", pa.string(), nullable=False),
-        pa.field("workload_kind", pa.string(), nullable=False),
-        # structural hash of the scheduled module: what was really measured
-        pa.field("program_key", pa.string(), nullable=False),
-        # the schedule trace as TVM's JSON
-        pa.field("trace", pa.string(), nullable=False),
-        # the target as JSON
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("outcome", pa.string(), nullable=False),
-        # first lines of the error; empty where measured
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("build_seconds", pa.float64(), nullable=True),
-        # raw repeats: one entry a repeat in all four lists
-        pa.field("run_seconds", pa.list_(pa.float64()), nullable=False),
-        pa.field("round_index", pa.list_(pa.int32()), nullable=False),
-        # the reference kernel's time in the same round, the machine's state
-        pa.field("reference_seconds", pa.list_(pa.float64()), nullable=False),
-        # seconds since 1970 when the repeat ended
-        pa.field("ended_at", pa.list_(pa.float64()), nullable=False),
-    ]
+        _column("workload_key", pa.string(), "structural hash of the unscheduled module"),
+        _column("workload_name", pa.string(), "what the user calls it"),
+        _column("workload_kind", pa.string(), "operator kind"),
+        _column("program_key", pa.string(), "structural hash of the scheduled module: what was really measured"),
+        _column("trace", pa.string(), "the schedule trace as TVM's JSON"),
+        _column("target", pa.string(), "the target as JSON"),
+        _column("origin", pa.string(), "where the candidate comes from: random, evolved or imported"),
+        _column("outcome", pa.string(), "measured, or the reason why not"),
+        _column("message", pa.string(), "first lines of the error; empty where measured"),
+        _column("build_seconds", pa.float64(), "time of the build", nullable=True, unit="s"),
+        _column("device", pa.string(), "name of the device that ran it; empty where none did"),
+        _column("checked", pa.bool_(), "whether its results were compared with those of the unscheduled module"),
+        _column("cut_short", pa.bool_(), "hopelessly slower than the workload's best, so it got fewer repeats"),
+        _column("spread", pa.float64(), "interquartile range over median of the first visit's repeats", nullable=True),
+        _column("finished_at", pa.float64(), "when the try ended, since 1970", nullable=True, unit="s"),
+        # raw repeats: one entry a repeat in all five lists
+        _column("run_seconds", pa.list_(pa.float64()), "time of one call: mean over the calls of a repeat", unit="s"),
+        _column("visit", pa.list_(pa.int32()), "0: the measurement; from 1 on: measured again, batches later"),
+        _column("round_index", pa.list_(pa.int32()), "the round of the visit"),
+        _column("reference_seconds", pa.list_(pa.float64()), "reference kernel in that round", unit="s"),
+        _column("ended_at", pa.list_(pa.float64()), "when the repeat ended, since 1970", unit="s"),
+    ],
+    metadata={"kernelcast.measurements": str(MEASUREMENTS_VERSION)},
 )
-"""One row a try. `(workload_key, program_key, target)` is unique."""
+"""One row a try. `(workload_key, program_key, target)` is unique. Models learn from visit 0 alone: the other visits say
+how well a measurement repeats."""
+
+
+_NEUTRAL: dict[str, Any] = {
+    "origin": Origin.RANDOM.value,
+    "message": "",
+    "build_seconds": None,
+    "device": "",
+    "checked": False,
+    "cut_short": False,
+    "spread": None,
+    "finished_at": None,
+    "run_seconds": [],
+}
+
+
+def measurement_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """A table of `MEASUREMENT_SCHEMA` from one mapping a row; columns that a row leaves out say nothing.
+
+    Repeats without more said about them are those of visit 0, in rounds from 0, their reference and time unknown (NaN).
+    """
+    complete = []
+    for row in rows:
+        repeats = len(row.get("run_seconds") or ())
+        raw = {
+            "visit": [0] * repeats,
+            "round_index": list(range(repeats)),
+            "reference_seconds": [float("nan")] * repeats,
+            "ended_at": [float("nan")] * repeats,
+        }
+        complete.append({**_NEUTRAL, **raw, **row})
+    return pa.Table.from_pylist(complete, schema=MEASUREMENT_SCHEMA)
 
 
 @dataclass(frozen=True)

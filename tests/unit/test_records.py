@@ -2,18 +2,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
 from kernelcast.records import (
     CAMPAIGN_FILE,
-    MEASUREMENT_SCHEMA,
     MEASUREMENTS_FILE,
+    MEASUREMENTS_VERSION,
     WORKLOADS_FILE,
     Campaign,
     Host,
     Workload,
+    measurement_table,
     read_measurements,
     write_campaign,
     write_measurements,
@@ -29,9 +29,9 @@ ROW = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     host = Host("cpu", 4, 2**30, "Linux", 1e11, 1e10, vector_lanes=16, cache_bytes=2**20)
-    campaign = Campaign(1, {"kind": "llvm"}, host, {"apache-tvm": "0"}, {"rounds": 1}, 0)
+    campaign = Campaign(MEASUREMENTS_VERSION, {"kind": "llvm"}, host, {"apache-tvm": "0"}, {"rounds": 1}, 0)
     write_campaign(tmp_path, campaign, {"k": Workload("k", "one", "matmul", {"rows": 1}, "{}")})
-    write_measurements(tmp_path, pa.Table.from_pylist([ROW], schema=MEASUREMENT_SCHEMA))
+    write_measurements(tmp_path, measurement_table([ROW]))
     return tmp_path
 
 
@@ -83,10 +83,10 @@ def test_a_flipped_byte_of_the_table_is_refused(folder: Path) -> None:
         except MalformedDataError:
             refused += 1
         else:  # a byte that says nothing, of statistics for example
-            assert rows == [ROW], position
+            assert rows == measurement_table([ROW]).to_pylist(), position
     assert refused > 100
     path.write_bytes(content)
-    assert read_measurements(folder).table.to_pylist() == [ROW]
+    assert read_measurements(folder).table.to_pylist() == measurement_table([ROW]).to_pylist()
 
 
 def test_an_unfinished_folder_names_the_next_step(folder: Path) -> None:

@@ -23,7 +23,7 @@ from kernelcast.measurement.progress import CampaignProgress, duration
 from kernelcast.measurement.reference import ReferenceKernel
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.measurement.settings import RunnerSettings, require_positive_integer
-from kernelcast.measurement.table import measurement_table
+from kernelcast.measurement.table import table_of_tries
 from kernelcast.measurement.timing import TimedProgram, TimedRepeat, time_in_rounds
 from kernelcast.measurement.worker import Failed
 from kernelcast.records import (
@@ -139,7 +139,7 @@ def run_campaign(plan: Plan) -> list[Try]:
                 logger.warning("interrupted; %s are kept, the same command goes on from here", _counts(tries))
                 raise
             _refuse_failures(plan, tries)
-            write_measurements(plan.directory, measurement_table(plan.workloads, plan.target, tries))
+            write_measurements(plan.directory, table_of_tries(plan.workloads, plan.target, tries))
             if phases.seconds:
                 logger.info("time spent: %s", phases)
             return tries

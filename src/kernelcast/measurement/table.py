@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from kernelcast.measurement.journal import Try
-from kernelcast.records import MEASUREMENT_SCHEMA, Workload
+from kernelcast.records import Origin, Workload, measurement_table
 
 
-def measurement_table(workloads: Sequence[Workload], target: dict[str, Any], tries: Sequence[Try]) -> pa.Table:
+def table_of_tries(workloads: Sequence[Workload], target: dict[str, Any], tries: Sequence[Try]) -> pa.Table:
     """One row a try, columns of `MEASUREMENT_SCHEMA`, repeats in the order of their rounds."""
     by_key = {workload.key: workload for workload in workloads}
     target_text = json.dumps(target, sort_keys=True)
     rows = [_row(by_key[entry.candidate.workload_key], target_text, entry) for entry in tries]
-    return pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA)
+    return measurement_table(rows)
 
 
 def _row(workload: Workload, target: str, entry: Try) -> dict[str, Any]:
@@ -30,10 +30,17 @@ def _row(workload: Workload, target: str, entry: Try) -> dict[str, Any]:
         "program_key": entry.candidate.program_key,
         "trace": entry.candidate.trace,
         "target": target,
+        "origin": Origin.RANDOM.value,
         "outcome": entry.outcome.value,
         "message": entry.message,
         "build_seconds": entry.build_seconds,
+        "device": "local",
+        "checked": False,
+        "cut_short": False,
+        "spread": None,
+        "finished_at": None,
         "run_seconds": [repeat.run_seconds for repeat in repeats],
+        "visit": [0 for _ in repeats],
         "round_index": [repeat.round_index for repeat in repeats],
         "reference_seconds": [repeat.reference_seconds for repeat in repeats],
         "ended_at": [repeat.ended_at for repeat in repeats],

@@ -6,14 +6,14 @@ from kernelcast.evaluation.bootstrap import Resampling
 from kernelcast.evaluation.noise import flat_values, half_labels, noise_of
 from kernelcast.evaluation.results import Role
 from kernelcast.evaluation.scoring import Bootstrap, ceiling
-from kernelcast.records import MEASUREMENT_SCHEMA
+from kernelcast.records import measurement_table
 
 SETTINGS = Bootstrap(samples=50, confidence=0.95, seed=0)
 
 
 def measured(rows: dict[tuple[str, str], list[tuple[int, float]]]) -> pa.Table:
     """Rows of (workload, program) to repeats of (round, seconds)."""
-    return pa.Table.from_pylist(
+    return measurement_table(
         [
             {
                 "workload_key": name,
@@ -31,8 +31,7 @@ def measured(rows: dict[tuple[str, str], list[tuple[int, float]]]) -> pa.Table:
                 "ended_at": [0.0] * len(repeats),
             }
             for (name, key), repeats in rows.items()
-        ],
-        schema=MEASUREMENT_SCHEMA,
+        ]
     )
 
 

@@ -12,7 +12,7 @@ from kernelcast.evaluation.campaign import machine_state, outcome_counts, time_s
 from kernelcast.evaluation.predictions import PREDICTION_SCHEMA
 from kernelcast.evaluation.report import caveat, read_curves, render_report, verdict
 from kernelcast.evaluation.results import Results
-from kernelcast.records import MEASUREMENT_SCHEMA, Campaign, Host, Measurements
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Host, Measurements, measurement_table
 
 ALARM = "<script>alert('x')</script> & co."
 
@@ -44,8 +44,10 @@ def measurements() -> Measurements:
         row("softmax", "e", "run_timeout", [], "another message"),
     ]
     host = Host("AMD EPYC", 2, 1 << 34, "Linux", 1e11, 1e10, 8, 1 << 20)
-    campaign = Campaign(1, {"kind": "llvm", "num-cores": 2}, host, {"apache-tvm": "0.27.0"}, {"rounds": 2}, 0)
-    return Measurements(campaign, {}, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
+    campaign = Campaign(
+        MEASUREMENTS_VERSION, {"kind": "llvm", "num-cores": 2}, host, {"apache-tvm": "0.27.0"}, {"rounds": 2}, 0
+    )
+    return Measurements(campaign, {}, measurement_table(rows))
 
 
 @pytest.fixture

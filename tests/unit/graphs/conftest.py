@@ -3,14 +3,13 @@
 import json
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from kernelcast.graphs.programs import AstGraphs
 from kernelcast.graphs.vocabulary import NODE_FEATURES
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import Candidate, sample_candidates
-from kernelcast.records import MEASUREMENT_SCHEMA, Campaign, Host, Measurements, Workload
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Host, Measurements, Workload, measurement_table
 from kernelcast.tvm_compat import load_tvm, module_json, resolve_target, scheduled_module, tvm_versions
 
 
@@ -70,10 +69,8 @@ def measurements(suite: dict[str, Workload], candidates: dict[str, list[Candidat
         for number, candidate in enumerate(drawn)
     ]
     host = Host("cpu", 4, 2**30, "Linux", 1e11, 1e10, vector_lanes=16, cache_bytes=2**20)
-    campaign = Campaign(1, target, host, tvm_versions(), {}, 0)
-    return Measurements(
-        campaign, {entry.key: entry for entry in suite.values()}, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA)
-    )
+    campaign = Campaign(MEASUREMENTS_VERSION, target, host, tvm_versions(), {}, 0)
+    return Measurements(campaign, {entry.key: entry for entry in suite.values()}, measurement_table(rows))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
@@ -17,11 +16,11 @@ from kernelcast.graphs.store import Description, feature_version, write_programs
 from kernelcast.graphs.vocabulary import NODE_FEATURES
 from kernelcast.models.saved import save_model
 from kernelcast.records import (
-    MEASUREMENT_SCHEMA,
     MEASUREMENTS_VERSION,
     Campaign,
     Host,
     Workload,
+    measurement_table,
     write_campaign,
     write_measurements,
 )
@@ -149,7 +148,7 @@ def write_measured(directory: Path, programs: Programs) -> None:
     host = Host("a processor", 2, 1 << 34, "Linux", 1e11, 1e10, 8, 1 << 20)
     campaign = Campaign(MEASUREMENTS_VERSION, TARGET, host, {"apache-tvm": "0.27.0"}, {"rounds": rounds}, 0)
     write_campaign(directory, campaign, {name: Workload(f"{name}-key", name, name, {}, "{}") for name in WORKLOADS})
-    write_measurements(directory, pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA))
+    write_measurements(directory, measurement_table(rows))
 
 
 def write_trained(directory: Path, name: str, split_name: str, programs: Programs, graphs: Path) -> None:
