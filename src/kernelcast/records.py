@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +94,7 @@ class Campaign:
     Attributes:
         version: `MEASUREMENTS_VERSION` of the writer.
         target: the TVM target as a dict, with `num-cores`.
-        host: the machine.
+        host: the machine; None where nobody knows it, as of imported times.
         tvm: versions of `apache-tvm` and `apache-tvm-ffi`.
         timing: settings of the timing loop (rounds, seconds a repeat, batch size, ...).
         seed: seed of the sampling.
@@ -101,7 +102,7 @@ class Campaign:
 
     version: int
     target: dict[str, Any]
-    host: Host
+    host: Host | None
     tvm: dict[str, str]
     timing: dict[str, Any]
     seed: int
@@ -222,7 +223,8 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
             "move the folder away and run `dvc repro measure`"
         )
     try:
-        campaign = _record(Campaign, {**raw, "host": _record(Host, raw["host"])})
+        host = None if raw["host"] is None else _record(Host, raw["host"])
+        campaign = _record(Campaign, {**raw, "host": host})
         workloads = [_record(Workload, entry) for entry in read_json(directory / WORKLOADS_FILE, "measure")]
         if not workloads:
             raise ValueError("there is no workload")
@@ -239,6 +241,10 @@ def _record(kind: type[Record], raw: dict[str, Any]) -> Record:
     record = kind(**raw)
     for name, wanted in get_type_hints(kind).items():
         value = getattr(record, name)
+        if NoneType in get_args(wanted):
+            if value is None:
+                continue
+            wanted = next(part for part in get_args(wanted) if part is not NoneType)
         plain = get_origin(wanted) or wanted
         allowed = (int, float) if plain is float else (plain,)
         if isinstance(value, bool) or not isinstance(value, allowed):

@@ -115,8 +115,9 @@ def machine_state(measurements: Measurements) -> MachineState | None:
 
 
 def time_span(measurements: Measurements) -> str:
-    """From the first to the last repeat, in UTC; empty where nothing was measured."""
+    """From the first to the last repeat, in UTC; empty where nothing was measured or nobody knows when."""
     ended = flat_values(measurements.measured, "ended_at", np.float64)
+    ended = ended[np.isfinite(ended)]
     if not len(ended):
         return ""
     first, last = (datetime.fromtimestamp(float(end), UTC) for end in (ended.min(), ended.max()))

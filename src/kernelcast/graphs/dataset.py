@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import multiprocessing
 from collections import Counter
@@ -33,11 +34,16 @@ from kernelcast.tvm_compat import (
     structural_key,
 )
 
+logger = logging.getLogger(__name__)
+
 CHUNK_PROGRAMS = 64
 """Programs that one worker turns into arrays at a time."""
 
 PROGRAMS_PER_WORKER = 512
 """Fewer than this many are not worth the seconds that another process needs to load TVM."""
+
+ASSUMED_CACHE_BYTES = 512 * 1024
+"""Taken for the features where the machine is unknown: what a core of most processors has at least for itself."""
 
 REPLAYED_OTHERWISE = "replayed_otherwise"
 OTHER_TARGET = "other_target"
@@ -96,8 +102,15 @@ def build_programs(
             reasons[row] = UNKNOWN_WORKLOAD
     kept = [row for row, reason in enumerate(reasons) if not reason]
     machine = machine_of(measurements.campaign)
+    if machine is None:
+        logger.warning(
+            "the machine that measured is unknown: the features assume %d KiB of cache a core, and the roofline model "
+            "cannot be used; after an import of times of this machine: `host=this`",
+            ASSUMED_CACHE_BYTES // 1024,
+        )
+    cache_bytes = ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes
     jobs = [(measurements.workloads[columns["workload_key"][row]], columns["trace"][row]) for row in kept]
-    views = _all_views(jobs, options, machine.cache_bytes, progress) if jobs else None
+    views = _all_views(jobs, options, cache_bytes, progress) if jobs else None
     same = [i for i, row in enumerate(kept) if views and views.keys[i] == columns["program_key"][row]]
     lost = len(kept) - len(same)
     dropped = Counter(reason for reason in reasons if reason) + Counter({REPLAYED_OTHERWISE: lost})
@@ -140,9 +153,11 @@ def _target(text: str) -> Any:
         ) from error
 
 
-def machine_of(campaign: Campaign) -> Machine:
+def machine_of(campaign: Campaign) -> Machine | None:
     """What the campaign says of the machine, as far as its target uses it: the peak of all cores, scaled to these."""
     host = campaign.host
+    if host is None:
+        return None
     cores = int(campaign.target.get("num-cores", host.cores))
     return Machine(
         cores=cores,

@@ -109,7 +109,7 @@ class Programs:
         workload: which workload each belongs to, an index into `workload_names`.
         workload_names: names of all workloads of the data set, also of those without a row here.
         program_key: structural hash of each scheduled module.
-        machine: where they were measured.
+        machine: where they were measured; None where nobody knows.
         feature_version: version of the views; a model refuses programs of another version.
     """
 
@@ -119,7 +119,7 @@ class Programs:
     workload: Int32[np.ndarray, " programs"]
     workload_names: tuple[str, ...]
     program_key: np.ndarray
-    machine: Machine
+    machine: Machine | None
     feature_version: str
 
     def __len__(self) -> int:

@@ -87,7 +87,7 @@ def write_programs(directory: Path, programs: Programs, description: Description
         "feature_version": programs.feature_version,
         "feature_names": programs.features.names,
         "workload_names": programs.workload_names,
-        "machine": dataclasses.asdict(programs.machine),
+        "machine": None if programs.machine is None else dataclasses.asdict(programs.machine),
         "shapes": {name: array.shape for name, array in arrays.items()},
         **dataclasses.asdict(description),
     }
@@ -111,7 +111,7 @@ def read_programs(directory: Path) -> Programs:
         workload=arrays["workload"],
         workload_names=tuple(meta["workload_names"]),
         program_key=arrays["program_key"],
-        machine=Machine(**meta["machine"]),
+        machine=_machine(meta),
         feature_version=meta["feature_version"],
     )
     if _data_hash(programs.feature_version, arrays) != meta["data_hash"]:
@@ -156,7 +156,7 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     if meta.pop("hash") != json_hash(meta):
         raise MalformedDataError(f"{path} was changed since it was written; run `dvc repro graphs`")
     try:
-        options, _ = AstOptions(**meta["options"]), Machine(**meta["machine"])
+        options, _ = AstOptions(**meta["options"]), _machine(meta)
     except TypeError as error:
         raise MalformedDataError(
             f"{path}: options or machine has other fields than expected ({error}); run `dvc repro graphs`"
@@ -168,6 +168,10 @@ def _read_meta(directory: Path) -> dict[str, Any]:
             "run `dvc repro graphs`"
         )
     return meta
+
+
+def _machine(meta: dict[str, Any]) -> Machine | None:
+    return None if meta["machine"] is None else Machine(**meta["machine"])
 
 
 def _data_hash(version: str, arrays: dict[str, np.ndarray]) -> str:

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from jaxtyping import Float64
 
+from kernelcast.errors import ConfigError
 from kernelcast.files import read_json, write_json
 from kernelcast.graphs.features import (
     FLOPS,
@@ -18,7 +19,7 @@ from kernelcast.graphs.features import (
     VECTOR_SHARE,
     natural,
 )
-from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.models.checks import require_version
 from kernelcast.models.description import saved_value
 from kernelcast.models.losses import Loss
@@ -63,13 +64,18 @@ class RooflineModel:
         return PredictionKind.LOG_SECONDS
 
     def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
-        """Learns nothing but the version of the features."""
+        """Learns nothing but the version of the features.
+
+        Raises:
+            ConfigError: the machine that measured is unknown.
+        """
+        _known_machine(train)
         self._feature_version = train.feature_version
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """Natural logarithm of the seconds on the machine of `programs`."""
         require_version(self._feature_version, programs, "the roofline model")
-        machine, features = programs.machine, programs.features
+        machine, features = _known_machine(programs), programs.features
         parallel_extent = np.maximum(natural(features, PARALLEL_EXTENT).round(), 1.0)
         cores_helping = parallel_extent / np.ceil(parallel_extent / machine.cores)
         parallel_share = natural(features, PARALLEL_SHARE).clip(0.0, 1.0)
@@ -97,3 +103,13 @@ class RooflineModel:
         settings = read_json(directory / SETTINGS_FILE, "train")
         model._feature_version = saved_value(settings, "feature_version", directory)
         return model
+
+
+def _known_machine(programs: Programs) -> Machine:
+    if programs.machine is None:
+        raise ConfigError(
+            "model=roofline needs the peaks of the machine that measured, and of these programs nobody knows it; train "
+            "another model or, if they were measured on this machine, import them again with `host=this` and run "
+            "`dvc repro graphs`"
+        )
+    return programs.machine

@@ -160,6 +160,21 @@ def test_a_run_without_noise_curves_or_missing_models_renders_too(
     assert "Not evaluated" not in text
 
 
+def test_times_of_an_unknown_machine_render_and_say_so(
+    measurements: Measurements, results: Results, predictions: pa.Table
+) -> None:
+    rows = [{**row, "ended_at": [float("nan")] * len(row["ended_at"])} for row in measurements.table.to_pylist()]
+    imported = dataclasses.replace(
+        measurements,
+        campaign=dataclasses.replace(measurements.campaign, host=None),
+        table=pa.Table.from_pylist(rows, schema=measurements.table.schema),
+    )
+    text = " ".join(Page(render_report(imported, results, predictions, CURVES)).text)
+    assert "measured on an unknown machine." in text
+    assert "unknown: the times were imported" in text
+    assert "GiB of memory" not in text
+
+
 def test_the_same_input_gives_the_same_page(
     measurements: Measurements, results: Results, predictions: pa.Table, html: str
 ) -> None:

@@ -1,4 +1,5 @@
 import dataclasses
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -49,6 +50,17 @@ def test_the_peak_is_that_of_the_cores_that_the_target_uses(
     machine = machine_of(dataclasses.replace(campaign, host=host, target={"kind": "llvm", **asked}))
     assert machine.cores == 4 * share
     assert machine.peak_flops_per_second == host.peak_flops_per_second * share
+
+
+def test_an_unknown_machine_is_said_and_stays_unknown(
+    measurements: Measurements, caplog: pytest.LogCaptureFixture
+) -> None:
+    unknown = dataclasses.replace(measurements, campaign=dataclasses.replace(measurements.campaign, host=None))
+    with caplog.at_level(logging.WARNING):
+        programs, _ = build(unknown)
+    assert programs.machine is None
+    assert "the machine that measured is unknown" in caplog.text
+    assert len(programs) == measurements.table.num_rows
 
 
 def test_the_label_is_a_choice(measurements: Measurements) -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,11 @@ def test_round_trip(folder: Path, programs: Programs, description: Description) 
         programs.feature_version,
     )
     assert read_description(folder) == description
+
+
+def test_an_unknown_machine_stays_unknown(tmp_path: Path, programs: Programs, description: Description) -> None:
+    write_programs(tmp_path, dataclasses.replace(programs, machine=None), description)
+    assert read_programs(tmp_path).machine is None
 
 
 def test_arrays_are_mapped_not_read(folder: Path) -> None:

@@ -3,6 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from kernelcast.errors import ConfigError
 from kernelcast.graphs.programs import Machine
 from kernelcast.models.roofline import LEAST_SECONDS, RooflineModel
 
@@ -55,3 +56,12 @@ def seconds(programs, metric_log, **columns):
 )
 def test_seconds_by_hand(programs, metric_log, columns, expected):
     assert seconds(programs, metric_log, **columns) == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_unknown_machine_is_refused_with_the_next_step(programs, metric_log):
+    model = RooflineModel(None, None, 0)
+    model.fit(programs, programs, metric_log)
+    unknown = dataclasses.replace(programs, machine=None)
+    for use in (lambda: model.fit(unknown, unknown, metric_log), lambda: model.predict(unknown)):
+        with pytest.raises(ConfigError, match=r"model=roofline.*host=this"):
+            use()
