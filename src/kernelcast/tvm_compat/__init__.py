@@ -1,0 +1,57 @@
+"""The only place that knows the faults of the TVM version in use and works around them.
+
+Everything here loads TVM on first use, so importing this package costs nothing.
+"""
+
+from kernelcast.tvm_compat.cuda import GpuDescription, describe_gpu
+from kernelcast.tvm_compat.loading import (
+    INTRINSICS,
+    INTRINSICS_OF_MACHINE,
+    TESTED_VERSIONS,
+    check_versions,
+    load_intrinsics,
+    load_tvm,
+    tvm_versions,
+)
+from kernelcast.tvm_compat.modules import (
+    module_json,
+    parse_module,
+    runnable_module,
+    scheduled_module,
+    structural_key,
+)
+from kernelcast.tvm_compat.targets import (
+    available_cores,
+    check_runs_here,
+    device_of,
+    make_target,
+    prepare_for,
+    reference_target,
+    resolve_target,
+    vector_bits,
+)
+
+__all__ = [
+    "INTRINSICS",
+    "INTRINSICS_OF_MACHINE",
+    "TESTED_VERSIONS",
+    "GpuDescription",
+    "available_cores",
+    "check_runs_here",
+    "check_versions",
+    "describe_gpu",
+    "device_of",
+    "load_intrinsics",
+    "load_tvm",
+    "make_target",
+    "module_json",
+    "parse_module",
+    "prepare_for",
+    "reference_target",
+    "resolve_target",
+    "runnable_module",
+    "scheduled_module",
+    "structural_key",
+    "tvm_versions",
+    "vector_bits",
+]

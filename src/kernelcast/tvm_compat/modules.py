@@ -1,0 +1,81 @@
+"""TVM modules: from and to JSON, what a trace makes of them, what of them runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from kernelcast.errors import MalformedDataError
+from kernelcast.records import Workload
+from kernelcast.tvm_compat.loading import load_tvm
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def runnable_module(module: Any) -> tvm.IRModule:
+    """The part of a scheduled program that is built and timed, as by MetaSchedule's own builder.
+
+    A schedule may change the layout of weights. The block that does so (`meta_schedule.layout_rewrite_preproc`) belongs
+    to the compilation of a network, so here it is emptied, and the program takes weights of the new shape.
+    """
+    load_tvm()
+    transform = importlib.import_module("tvm.s_tir.transform")
+    return transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+
+
+def structural_key(module: Any) -> str:
+    """Structural hash of a TVM module, 16 hexadecimal digits; equal modules have equal keys, in every process."""
+    load_tvm()
+    value = importlib.import_module("tvm_ffi").structural_hash(module)
+    return f"{value & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+@lru_cache(maxsize=256)
+def parse_module(text: str) -> tvm.IRModule:
+    """A TVM module from its JSON; the last few are remembered.
+
+    Raises:
+        MalformedDataError: it is not a module.
+    """
+    tvm = load_tvm()
+    try:
+        module = tvm.ir.load_json(text)
+    except Exception as error:  # whatever TVM's parser throws: json, tvm.error, ValueError
+        raise MalformedDataError(f"not a TVM module in JSON: {str(error).strip().splitlines()[0]}") from error
+    if not isinstance(module, tvm.IRModule):
+        raise MalformedDataError(f"not a TVM module in JSON but a {type(module).__name__}")
+    return module
+
+
+def module_json(module: Any) -> str:
+    """A TVM module as JSON, which `parse_module` reads."""
+    return str(load_tvm().ir.save_json(module))
+
+
+def scheduled_module(workload: Workload, trace: str) -> tvm.IRModule:
+    """The program that a schedule trace makes of a workload, postprocessing included.
+
+    Its structural hash is the `program_key` that `measure` recorded.
+
+    Args:
+        workload: the unscheduled module.
+        trace: the schedule trace as JSON.
+
+    Raises:
+        MalformedDataError: the trace is not JSON, or does not apply to this workload.
+    """
+    load_tvm()
+    schedules = importlib.import_module("tvm.s_tir.schedule")
+    # the seed only matters for decisions that the trace leaves open: none
+    schedule = schedules.Schedule(parse_module(workload.module), seed=1, error_render_level="fast")
+    try:
+        schedules.Trace.apply_json_to_schedule(json.loads(trace), schedule)
+    except (
+        Exception
+    ) as error:  # json, tvm.error.*, ScheduleError: all mean that this trace is no trace of this workload
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MalformedDataError(f"the trace does not apply to workload {workload.name}: {reason}") from error
+    return schedule.mod
