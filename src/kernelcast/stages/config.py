@@ -12,6 +12,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 import kernelcast
+from kernelcast.exchange.times import Times
 
 
 def project_root() -> str:
@@ -75,8 +76,49 @@ class GraphsConfig:
 
     seed: int = MISSING
     label: str = MISSING
+    reference_correction: str = MISSING
+    spread_limit: float | None = None
+    drop_flagged: bool = MISSING
     features: dict[str, Any] = MISSING
     split: dict[str, Any] = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+class ExportFormat(StrEnum):
+    """Which tool is to read the export."""
+
+    metaschedule = "metaschedule"
+    t4 = "t4"
+    csv = "csv"
+
+
+@dataclass
+class ExportConfig:
+    """Root of `scripts/export.py`."""
+
+    format: ExportFormat = MISSING
+    times: Times = MISSING
+    output: str | None = None
+    overwrite: bool = MISSING
+    paths: PathsConfig = MISSING
+
+
+class KnownHost(StrEnum):
+    """Which machine measured what is imported."""
+
+    unknown = "unknown"
+    this = "this"
+
+
+@dataclass
+class ImportConfig:
+    """Root of `scripts/import.py`."""
+
+    source: str | None = None
+    target: Any = None  # a mapping; of a typed one Hydra takes no new keys
+    host: KnownHost = MISSING
+    overwrite: bool = MISSING
     tracking: TrackingConfig = MISSING
     paths: PathsConfig = MISSING
 
@@ -129,6 +171,8 @@ SCHEMAS: dict[str, type] = {
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
     "report": ReportConfig,
+    "export": ExportConfig,
+    "import": ImportConfig,
 }
 
 

@@ -1,0 +1,235 @@
+"""A MetaSchedule database as measurements that the other stages read."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelcast.errors import ConfigError, MalformedDataError
+from kernelcast.exchange.database import (
+    WITHOUT_WORKLOAD,
+    TuningRecord,
+    database_file,
+    module_writer,
+    read_records,
+    read_workloads,
+)
+from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
+from kernelcast.exchange.replay import replay
+from kernelcast.exchange.set_aside import SetAside
+from kernelcast.exchange.times import fault_of
+from kernelcast.records import (
+    MEASUREMENTS_VERSION,
+    Campaign,
+    Host,
+    Measurements,
+    Origin,
+    Outcome,
+    Workload,
+    measurement_table,
+)
+from kernelcast.tvm_compat import load_tvm, make_target
+
+logger = logging.getLogger(__name__)
+
+NO_PROGRAM = "a trace that does not apply to its workload"
+MEASURE_ANEW = "measure these workloads with this TVM (`scripts/measure.py`), or import a database that it wrote"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of a database.
+
+    Attributes:
+        measurements: one row a program.
+        records: records of the chosen target that could be read.
+        copies: records that repeat the times of an earlier one of their program to the last digit.
+        set_aside: lines that could not be taken.
+    """
+
+    measurements: Measurements
+    records: int
+    copies: int
+    set_aside: int
+
+
+def import_database(
+    folder: Path,
+    target: Mapping[str, Any],
+    host_of: Callable[[dict[str, Any]], Host | None],
+    progress: Callable[[int, int], None],
+) -> Imported:
+    """Reads a database, finds out which program each trace makes, and merges the records of each.
+
+    A record whose run times are none becomes a failed row; it never counts as a time. Records that repeat a program
+    become its later visits. What cannot be read is set aside with one warning a kind.
+
+    Args:
+        folder: with `database_workload.json` and `database_tuning_record.json`, either of them packed by gzip or not.
+        target: entries that the target of a record must have; empty where all records have one target.
+        host_of: tells the machine that measured, given the target; None where nobody knows.
+        progress: called with traces applied and in all.
+
+    Raises:
+        MissingInputError: a file is missing.
+        ConfigError: no record has this target, or records of several targets do.
+        MalformedDataError: nothing can be read; says where, why and what to do.
+    """
+    workload_path, record_path = (database_file(folder, name) for name in (DATABASE_WORKLOADS, DATABASE_RECORDS))
+    aside = SetAside()
+    load_tvm()
+    workloads = read_workloads(workload_path, aside)
+    if not workloads:
+        raise MalformedDataError(f"{aside.first() or f'{workload_path} is empty'}; {_others(aside)}{MEASURE_ANEW}")
+    records = list(read_records(record_path, aside))
+    if not records:
+        raise MalformedDataError(
+            f"{aside.first() or f'{record_path} is empty'}; {_others(aside)}get a whole copy of it"
+        )
+    # a target with and without what TVM fills in by itself is the same
+    plain = {text: shortest_target(json.loads(text)) for text in {record.target for record in records}}
+    texts = {text: json.dumps(short, sort_keys=True) for text, short in plain.items()}
+    target_text = chosen_target(Counter(texts[record.target] for record in records), target)
+    plain_target: dict[str, Any] = json.loads(target_text)
+    chosen = []
+    for record in records:
+        if texts[record.target] != target_text:
+            continue
+        if record.workload in workloads:
+            chosen.append(record)
+        else:
+            aside.add(WITHOUT_WORKLOAD, record_path, record.line, f"line {record.workload + 1} of {workload_path.name}")
+    programs, records_read = _programs(chosen, workloads, record_path, aside, plain_target, progress)
+    aside.warn()
+    if not programs:
+        raise MalformedDataError(f"{record_path}: no record can be read; {aside.first()}; {MEASURE_ANEW}")
+
+    used = {key for key, _ in programs}
+    by_key = {workload.key: workload for workload in workloads.values() if workload.key in used}
+    merged = [merged_row(by_key[key], program, found) for (key, program), found in programs.items()]
+    campaign = Campaign(
+        version=MEASUREMENTS_VERSION,
+        target=plain_target,
+        host=host_of(plain_target),
+        tvm=_writers(by_key.values()),
+        timing={"source": "imported from a MetaSchedule database"},
+        seed=0,
+    )
+    rows = [{**row, "target": target_text} for row, _ in merged]
+    return Imported(
+        measurements=Measurements(campaign, by_key, measurement_table(rows)),
+        records=records_read,
+        copies=sum(copies for _, copies in merged),
+        set_aside=sum(kind.count for kind in aside.kinds.values()),
+    )
+
+
+def chosen_target(counts: Counter[str], wanted: Mapping[str, Any]) -> str:
+    """The one target among the records that has the entries of `wanted`.
+
+    Raises:
+        ConfigError: none has them, or several have; the message lists all targets with their records.
+    """
+    fitting = [text for text in counts if wanted.items() <= json.loads(text).items() or not wanted]
+    if len(fitting) == 1:
+        return fitting[0]
+    listed = "; ".join(f"{text}: {count} records" for text, count in counts.most_common())
+    found = "no record has it" if not fitting else f"{len(fitting)} targets have it" if wanted else ""
+    asked = f"target={json.dumps(dict(wanted))}: {found}" if wanted else "the records have several targets"
+    raise ConfigError(
+        f"{asked}, and times of one say nothing about another ({listed}); name entries that only one has, "
+        "for example 'target={kind: llvm, num-cores: 4}'"
+    )
+
+
+def shortest_target(target: dict[str, Any]) -> dict[str, Any]:
+    """The same target without the entries that TVM fills in by itself, as a user would write it."""
+    try:
+        whole = str(make_target(target))
+    except ConfigError:
+        return target
+    kept = dict(target)
+    for name in sorted(target):
+        fewer = {key: value for key, value in kept.items() if key != name}
+        try:
+            if name != "kind" and json.loads(str(make_target(fewer))) == json.loads(whole):
+                kept = fewer
+        except ConfigError:
+            continue
+    return kept
+
+
+def merged_row(workload: Workload, program_key: str, records: Sequence[TuningRecord]) -> tuple[dict[str, Any], int]:
+    """The row of one program from all its records, and how many of these are copies of an earlier one.
+
+    The first record with times is the measurement, later ones are later visits; without any the program failed.
+    """
+    row: dict[str, Any] = {
+        "workload_key": workload.key,
+        "workload_name": workload.name,
+        "workload_kind": workload.kind,
+        "program_key": program_key,
+        "origin": Origin.IMPORTED.value,
+        "device": "unknown",
+    }
+    timed = [record for record in records if not fault_of(record.run_seconds)]
+    if not timed:
+        first = records[0]
+        message = f"the database has {fault_of(first.run_seconds)} (line {first.line})"
+        return {**row, "trace": first.trace, "outcome": Outcome.RUN_ERROR.value, "message": message}, 0
+    visits = list(dict.fromkeys(record.run_seconds for record in timed))
+    first_visit = np.array(visits[0])
+    low, middle, high = np.percentile(first_visit, [25, 50, 75])
+    repeats = [(seconds, visit, index) for visit, times in enumerate(visits) for index, seconds in enumerate(times)]
+    return {
+        **row,
+        "trace": timed[0].trace,
+        "outcome": Outcome.MEASURED.value,
+        "spread": float((high - low) / middle) if len(first_visit) > 1 else None,
+        "run_seconds": [seconds for seconds, _, _ in repeats],
+        "visit": [visit for _, visit, _ in repeats],
+        "round_index": [index for _, _, index in repeats],
+    }, len(timed) - len(visits)
+
+
+def _programs(
+    records: Sequence[TuningRecord],
+    workloads: Mapping[int, Workload],
+    path: Path,
+    aside: SetAside,
+    target: Mapping[str, Any],
+    progress: Callable[[int, int], None],
+) -> tuple[dict[tuple[str, str], list[TuningRecord]], int]:
+    """Records by workload key and program key, in the order of the file, and how many there are in all."""
+    # equal traces make equal programs: each is applied once
+    traces = list(dict.fromkeys((record.workload, record.trace) for record in records))
+    jobs = [(workloads[number], trace) for number, trace in traces]
+    replayed = dict(zip(traces, replay(jobs, str(target["kind"]), progress), strict=True))
+    programs: dict[tuple[str, str], list[TuningRecord]] = {}
+    count = 0
+    for record in records:
+        made = replayed[record.workload, record.trace]
+        if made.fault:
+            aside.add(NO_PROGRAM, path, record.line, made.fault)
+        else:
+            programs.setdefault((workloads[record.workload].key, made.program_key), []).append(record)
+            count += 1
+    return programs, count
+
+
+def _writers(workloads: Iterable[Workload]) -> dict[str, str]:
+    """The TVM that wrote the modules, which is all that a database says of versions."""
+    writers = sorted({module_writer(workload.module) or "unknown" for workload in workloads})
+    return {"apache-tvm": ", ".join(writers)}
+
+
+def _others(aside: SetAside) -> str:
+    lines = sum(kind.count for kind in aside.kinds.values())
+    return f"none of its {lines} lines can be read; " if lines > 1 else ""
