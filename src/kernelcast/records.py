@@ -23,6 +23,9 @@ Record = TypeVar("Record")
 MEASUREMENTS_VERSION = 2
 """Version of the folder that `measure` writes; a change of columns or of their meaning raises it."""
 
+READABLE_VERSIONS = (1, MEASUREMENTS_VERSION)
+"""A folder of an earlier version can be read and learned from; `measure` does not go on with it."""
+
 CAMPAIGN_FILE = "campaign.json"
 WORKLOADS_FILE = "workloads.json"
 MEASUREMENTS_FILE = "measurements.parquet"
@@ -208,7 +211,7 @@ def write_campaign(directory: Path, campaign: Campaign, workloads: dict[str, Wor
 
 
 def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
-    """Reads the campaign and its workloads (by key).
+    """Reads the campaign and its workloads (by key); also those of an earlier version, which the campaign then names.
 
     Raises:
         MissingInputError: the folder has none.
@@ -217,9 +220,9 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
     path = directory / CAMPAIGN_FILE
     raw = read_json(path, "measure")
     version = raw.get("version") if isinstance(raw, dict) else None
-    if version != MEASUREMENTS_VERSION:
+    if version not in READABLE_VERSIONS or isinstance(version, bool):
         raise MalformedDataError(
-            f"{path} has version {version}, this kernelcast reads {MEASUREMENTS_VERSION}; "
+            f"{path} has version {version}, this kernelcast reads {' and '.join(map(str, READABLE_VERSIONS))}; "
             "move the folder away and run `dvc repro measure`"
         )
     try:
@@ -261,7 +264,7 @@ def write_measurements(directory: Path, table: pa.Table) -> None:
 
 
 def read_measurements(directory: Path) -> Measurements:
-    """Reads a finished folder of measurements.
+    """Reads a finished folder of measurements; one of version 1 with the columns that it lacks filled.
 
     Raises:
         MissingInputError: there is none, or `measure` has not finished.
@@ -274,8 +277,26 @@ def read_measurements(directory: Path) -> Measurements:
         table = pq.read_table(path, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, "measure", error) from error
+    if campaign.version == 1 and table.schema.equals(_SCHEMA_1):
+        table = _from_version_1(table)
     if not table.schema.equals(MEASUREMENT_SCHEMA):
         raise MalformedDataError(f"{path} has other columns than expected; delete it and run `dvc repro measure`")
     if table.num_rows == 0:
         raise MalformedDataError(f"{path} has no rows; raise samples_per_workload and run `dvc repro measure`")
     return Measurements(campaign, workloads, table)
+
+
+_SCHEMA_1 = pa.schema(
+    [
+        pa.field(name, MEASUREMENT_SCHEMA.field(name).type, nullable=name == "build_seconds")
+        for name in (
+            "workload_key", "workload_name", "workload_kind", "program_key", "trace", "target", "outcome", "message",
+            "build_seconds", "run_seconds", "round_index", "reference_seconds", "ended_at",
+        )
+    ]
+)  # fmt: skip
+
+
+def _from_version_1(table: pa.Table) -> pa.Table:
+    """Version 1 measured random candidates on this machine alone, in one visit, without checks."""
+    return measurement_table({**row, "device": "local" if row["run_seconds"] else ""} for row in table.to_pylist())

@@ -2,11 +2,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
 from kernelcast.records import (
     CAMPAIGN_FILE,
+    MEASUREMENT_SCHEMA,
     MEASUREMENTS_FILE,
     MEASUREMENTS_VERSION,
     WORKLOADS_FILE,
@@ -105,4 +108,58 @@ def test_a_flipped_byte_of_the_table_is_refused(folder: Path) -> None:
 def test_an_unfinished_folder_names_the_next_step(folder: Path) -> None:
     (folder / MEASUREMENTS_FILE).unlink()
     with pytest.raises(MissingInputError, match=r"measurements\.parquet.*dvc repro measure"):
+        read_measurements(folder)
+
+
+def version_1(folder: Path) -> list[dict[str, Any]]:
+    """Turns `folder` into one that the first release wrote; returns its rows."""
+    raw = json.loads((folder / CAMPAIGN_FILE).read_text()) | {"version": 1}
+    (folder / CAMPAIGN_FILE).write_text(json.dumps(raw))
+    workloads = json.loads((folder / WORKLOADS_FILE).read_text())
+    for workload in workloads:
+        del workload["networks"]
+    (folder / WORKLOADS_FILE).write_text(json.dumps(workloads))
+    times = {
+        "run_seconds": [1e-3, 2e-3],
+        "round_index": [0, 1],
+        "reference_seconds": [1e-5, 1e-5],
+        "ended_at": [1.0, 2.0],
+    }
+    failed = {"outcome": "crash", "message": "signal 11", "build_seconds": None, **{name: [] for name in times}}
+    rows = [ROW | failed, ROW | {"program_key": "q"} | times, ROW | {"program_key": "r"}]
+    schema = pa.schema([(name, MEASUREMENT_SCHEMA.field(name).type) for name in ROW])
+    required = pa.schema([entry.with_nullable(entry.name == "build_seconds") for entry in schema])
+    pq.write_table(pa.Table.from_pylist(rows, schema=required), folder / MEASUREMENTS_FILE)
+    return rows
+
+
+def test_a_folder_of_the_first_release_is_read_with_what_it_lacks(folder: Path) -> None:
+    rows = version_1(folder)
+    measurements = read_measurements(folder)
+    assert measurements.campaign.version == 1
+    assert measurements.workloads["k"].networks == {}
+    assert measurements.table.schema.equals(MEASUREMENT_SCHEMA, check_metadata=True)
+    measurements.table.validate(full=True)
+    read = measurements.table.to_pylist()
+    assert [{name: row[name] for name in ROW} for row in read] == rows
+    assert [row["visit"] for row in read] == [[], [0, 0], [0]]
+    assert [row["device"] for row in read] == ["", "local", "local"]
+    for row in read:
+        known = (row["origin"], row["checked"], row["cut_short"], row["spread"], row["finished_at"])
+        assert known == ("random", False, False, None, None)
+
+
+def test_a_folder_of_the_first_release_with_other_columns_is_refused(folder: Path) -> None:
+    version_1(folder)
+    path = folder / MEASUREMENTS_FILE
+    pq.write_table(pq.read_table(path).drop_columns(["message"]), path)
+    with pytest.raises(MalformedDataError, match="other columns than expected"):
+        read_measurements(folder)
+
+
+@pytest.mark.parametrize("version", [0, 3, "2", True, None])
+def test_another_version_is_refused(folder: Path, version: Any) -> None:
+    raw = json.loads((folder / CAMPAIGN_FILE).read_text()) | {"version": version}
+    (folder / CAMPAIGN_FILE).write_text(json.dumps(raw))
+    with pytest.raises(MalformedDataError, match=rf"has version {version}, this kernelcast reads 1 and 2"):
         read_measurements(folder)
