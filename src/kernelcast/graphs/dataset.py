@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.analysis import analyse
 from kernelcast.graphs.ast import AstOptions, concatenate, syntax_tree
 from kernelcast.graphs.features import flat_features
-from kernelcast.graphs.labels import log_seconds
+from kernelcast.graphs.labels import Labelling, labels_of
 from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
 from kernelcast.graphs.reader import parse_program
 from kernelcast.graphs.store import Description, feature_version
@@ -70,7 +72,7 @@ class Views:
 def build_programs(
     measurements: Measurements,
     measurements_hash: str,
-    label: str,
+    labelling: Labelling,
     options: AstOptions,
     progress: Callable[[int, int], None],
 ) -> tuple[Programs, Description]:
@@ -82,25 +84,21 @@ def build_programs(
     Args:
         measurements: what `measure` wrote.
         measurements_hash: their hash, kept for the record.
-        label: a key of `labels.LABELS`.
+        labelling: how repeats become labels.
         options: which parts of the trees are kept.
         progress: called with programs done and in all.
 
     Raises:
         MalformedDataError: no row is left, or a module cannot be read.
-        ConfigError: `label` is unknown.
+        ConfigError: labels are to be corrected and there is no reference time.
     """
-    columns = measurements.table.select(
-        ["workload_key", "program_key", "trace", "target", "outcome", "run_seconds"]
-    ).to_pydict()
-    labels, reasons = log_seconds(columns["outcome"], columns["run_seconds"], label)
-    same_target = {text: _target(text) == measurements.campaign.target for text in set(columns["target"])}
-    for row, (target, key) in enumerate(zip(columns["target"], columns["workload_key"], strict=True)):
-        if not same_target[target]:
-            reasons[row] = OTHER_TARGET
-        elif key not in measurements.workloads:
-            reasons[row] = UNKNOWN_WORKLOAD
-    kept = [row for row, reason in enumerate(reasons) if not reason]
+    table = measurements.table
+    labels = labels_of(table, labelling)
+    reasons = labels.reasons
+    reasons[~_among(table["workload_key"], list(measurements.workloads))] = UNKNOWN_WORKLOAD
+    targets = [text for text in table["target"].unique().to_pylist() if _target(text) == measurements.campaign.target]
+    reasons[~_among(table["target"], targets)] = OTHER_TARGET
+    kept = np.flatnonzero(reasons == "")
     machine = machine_of(measurements.campaign)
     if machine is None:
         logger.warning(
@@ -109,25 +107,32 @@ def build_programs(
             ASSUMED_CACHE_BYTES // 1024,
         )
     cache_bytes = ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes
-    jobs = [(measurements.workloads[columns["workload_key"][row]], columns["trace"][row]) for row in kept]
+    columns = table.select(["workload_key", "program_key", "trace"]).take(pa.array(kept)).to_pydict()
+    jobs = [
+        (measurements.workloads[key], trace)
+        for key, trace in zip(columns["workload_key"], columns["trace"], strict=True)
+    ]
     views = _all_views(jobs, options, cache_bytes, progress) if jobs else None
-    same = [i for i, row in enumerate(kept) if views and views.keys[i] == columns["program_key"][row]]
+    replayed = np.array(views.keys if views else [], dtype=object) == np.array(columns["program_key"], dtype=object)
+    same = np.flatnonzero(replayed)
     lost = len(kept) - len(same)
-    dropped = Counter(reason for reason in reasons if reason) + Counter({REPLAYED_OTHERWISE: lost})
-    if views is None or not same:
+    dropped = Counter(reasons[reasons != ""].tolist()) + Counter({REPLAYED_OTHERWISE: lost})
+    if views is None or not len(same):
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
         raise MalformedDataError(f"no measured program is usable ({counts}); run `dvc repro measure`")
 
-    rows = [kept[i] for i in same]
-    keys = sorted({columns["workload_key"][row] for row in rows}, key=list(measurements.workloads).index)
+    rows = kept[same]
+    found = {columns["workload_key"][i] for i in same}
+    keys = [key for key in measurements.workloads if key in found]
+    number = {key: index for index, key in enumerate(keys)}
     workloads = [measurements.workloads[key] for key in keys]
     programs = Programs(
-        ast=views.ast if lost == 0 else views.ast.select(np.array(same, dtype=np.int64)),
+        ast=views.ast if lost == 0 else views.ast.select(same),
         features=FlatFeatures(np.stack([views.features[i] for i in same]), views.names),
-        log_seconds=labels[rows],
-        workload=np.array([keys.index(columns["workload_key"][row]) for row in rows], dtype=np.int32),
+        log_seconds=labels.log_seconds[rows],
+        workload=np.array([number[columns["workload_key"][i]] for i in same], dtype=np.int32),
         workload_names=tuple(workload.name for workload in workloads),
-        program_key=np.array([columns["program_key"][row] for row in rows], dtype=np.str_),
+        program_key=np.array([columns["program_key"][i] for i in same], dtype=np.str_),
         machine=machine,
         feature_version=feature_version(options, views.names),
     )
@@ -135,12 +140,20 @@ def build_programs(
         workload_keys=tuple(keys),
         workload_kinds=tuple(workload.kind for workload in workloads),
         target=measurements.campaign.target,
-        label=label,
+        label=labelling.label,
         options=options,
         dropped=dict(sorted(dropped.items())),
         measurements_hash=measurements_hash,
+        reference_correction=labelling.reference_correction,
+        spread_limit=labelling.spread_limit,
+        flagged=int(labels.flagged[rows].sum()),
+        uncorrected=int(labels.uncorrected[rows].sum()),
     )
     return programs, description
+
+
+def _among(column: pa.ChunkedArray, values: list[str]) -> np.ndarray:
+    return np.asarray(pc.is_in(column, value_set=pa.array(values, pa.string())).to_numpy())
 
 
 def _target(text: str) -> Any:

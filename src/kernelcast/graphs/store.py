@@ -41,6 +41,10 @@ class Description:
         options: which parts of the trees were kept.
         dropped: measurements without a label or a program, by reason.
         measurements_hash: hash of the measurements that all this came from.
+        reference_correction: whether repeats were corrected for the machine's state, one of `labels.CORRECTIONS`.
+        spread_limit: programs whose repeats spread more were flagged; None where none were.
+        flagged: flagged programs that were kept.
+        uncorrected: programs that were to be corrected and could not be, for want of a reference time.
     """
 
     workload_keys: tuple[str, ...]
@@ -50,6 +54,10 @@ class Description:
     options: AstOptions
     dropped: dict[str, int]
     measurements_hash: str
+    reference_correction: str = "none"
+    spread_limit: float | None = None
+    flagged: int = 0
+    uncorrected: int = 0
 
 
 def feature_version(options: AstOptions, feature_names: tuple[str, ...]) -> str:

@@ -28,19 +28,19 @@ def graphs(config: DictConfig) -> None:
     """Turns the measurements of `config` (schema `GraphsConfig`) into programs and splits under `paths.graphs`.
 
     Raises:
-        ConfigError: an unknown label, a split that cannot be made.
+        ConfigError: a label that cannot be taken, a split that cannot be made.
         MissingInputError: the measurements are not there.
         MalformedDataError: they are not what `measure` writes, or none is usable.
     """
     from kernelcast.files import atomic_directory
     from kernelcast.graphs.dataset import build_programs, measurements_hash
-    from kernelcast.graphs.labels import check_label
+    from kernelcast.graphs.labels import Labelling
     from kernelcast.graphs.splits import write_split
     from kernelcast.graphs.store import write_programs
     from kernelcast.records import read_measurements
     from kernelcast.stages.tracking import flatten, tracked_run
 
-    check_label(config.label)
+    labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
     options = made("features", config.features)
     splitters = {str(name): made(f"split.{name}", node) for name, node in config.split.items()}
     source, output = Path(config.paths.measurements), Path(config.paths.graphs)
@@ -50,7 +50,7 @@ def graphs(config: DictConfig) -> None:
         digest = measurements_hash(source)
         run.dataset("measurements", digest, source)
         with progress_of("graphs") as progress:
-            programs, description = build_programs(measurements, digest, config.label, options, progress)
+            programs, description = build_programs(measurements, digest, labelling, options, progress)
         splits = {name: _split(splitter, programs, description) for name, splitter in splitters.items()}
         workload_of_row = [programs.workload_names[number] for number in programs.workload]
         with atomic_directory(output) as folder:
@@ -67,6 +67,17 @@ def graphs(config: DictConfig) -> None:
         logger.info("split %s: %s", name, sizes)
     for reason, count in description.dropped.items():
         logger.warning("dropped %d of %d measurements: %s", count, measurements.table.num_rows, reason)
+    if description.flagged:
+        logger.warning(
+            "flagged %d of %d programs: their repeats spread more than %g (interquartile range over median); kept, "
+            "drop_flagged=true leaves them out",
+            description.flagged, len(programs), description.spread_limit,
+        )  # fmt: skip
+    if description.uncorrected:
+        logger.warning(
+            "%d of %d labels could not be corrected for the machine's state: a repeat has no reference time",
+            description.uncorrected, len(programs),
+        )  # fmt: skip
     logger.info("%d programs (data %s): %s", len(programs), data_hash, output)
 
 
@@ -77,6 +88,8 @@ def summary(programs: Programs, description: Description) -> dict[str, float]:
         "graphs/workloads": len(programs.workload_names),
         "graphs/mean_nodes": float(np.diff(programs.ast.node_offset).mean()),
         "graphs/mean_edges": float(np.diff(programs.ast.edge_offset).mean()),
+        "graphs/flagged": description.flagged,
+        "graphs/uncorrected": description.uncorrected,
         **{f"graphs/dropped/{reason}": count for reason, count in description.dropped.items()},
     }
 

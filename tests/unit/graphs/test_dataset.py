@@ -1,6 +1,7 @@
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +11,26 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs import dataset
 from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.dataset import build_programs, machine_of
+from kernelcast.graphs.labels import Labelling
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.store import Description
 from kernelcast.records import Measurements
 
 
-def build(measurements: Measurements, label: str = "minimum") -> tuple[Programs, Description]:
-    return build_programs(measurements, "hash", label, AstOptions(), lambda done, total: None)
+def build(measurements: Measurements, label: str = "minimum", **choices: Any) -> tuple[Programs, Description]:
+    return build_programs(measurements, "hash", Labelling(label, **choices), AstOptions(), lambda done, total: None)
+
+
+def repeats(*run_seconds: float, visit: Sequence[int] = (), reference: float = 1e-4) -> dict[str, list]:
+    """All list columns of a row."""
+    count = len(run_seconds)
+    return {
+        "run_seconds": list(run_seconds),
+        "visit": list(visit) or [0] * count,
+        "round_index": list(range(count)),
+        "reference_seconds": [reference] * count,
+        "ended_at": [1.0] * count,
+    }
 
 
 def edited(measurements: Measurements, edit: Callable[[list[dict]], object]) -> Measurements:
@@ -28,7 +42,7 @@ def edited(measurements: Measurements, edit: Callable[[list[dict]], object]) -> 
 def test_every_measurement_becomes_a_program(measurements: Measurements) -> None:
     seen: list[tuple[int, int]] = []
     programs, description = build_programs(
-        measurements, "hash", "minimum", AstOptions(), lambda done, total: seen.append((done, total))
+        measurements, "hash", Labelling(), AstOptions(), lambda done, total: seen.append((done, total))
     )
     rows = measurements.table.to_pylist()
     assert programs.program_key.tolist() == [row["program_key"] for row in rows]
@@ -75,8 +89,8 @@ def test_rows_without_a_label_are_dropped_and_counted(measurements: Measurements
 
     def spoil(rows: list[dict]) -> None:
         for row, seconds in zip(rows, times, strict=False):
-            row["run_seconds"] = seconds
-        rows[4] |= {"outcome": "build_timeout", "run_seconds": []}
+            row |= repeats(*seconds)
+        rows[4] |= {"outcome": "build_timeout", **repeats()}
         rows[5]["target"] = '{"kind": "llvm", "num-cores": 64}'
 
     programs, description = build(edited(measurements, spoil))
@@ -90,6 +104,31 @@ def test_rows_without_a_label_are_dropped_and_counted(measurements: Measurements
     assert len(programs) == measurements.table.num_rows - 5
     assert np.isfinite(programs.log_seconds).all()
     assert programs.program_key[0] == measurements.table["program_key"][0].as_py()
+
+
+def test_a_second_visit_changes_no_label(measurements: Measurements) -> None:
+    def visited_again(rows: list[dict]) -> None:
+        rows[0] |= repeats(2e-5, 3e-5, 1e-6, visit=[0, 0, 1])
+
+    programs, _ = build(edited(measurements, visited_again))
+    assert np.exp(programs.log_seconds[0]) == pytest.approx(2e-5)
+
+
+def test_how_labels_came_about_is_described(measurements: Measurements) -> None:
+    def spoil(rows: list[dict]) -> None:
+        for row in rows:
+            row |= repeats(2e-5, 2e-5, reference=2e-4)
+        rows[0] |= repeats(2e-5, 9e-5, 9e-5, reference=1e-4)
+        rows[1] |= repeats(2e-5, 2e-5, reference=float("nan"))
+
+    spoiled = edited(measurements, spoil)
+    programs, description = build(spoiled, "minimum", reference_correction="divide", spread_limit=0.3)
+    assert np.exp(programs.log_seconds[:3]) == pytest.approx([2e-5, 2e-5, 1e-5])
+    assert (description.label, description.reference_correction) == ("minimum", "divide")
+    assert (description.spread_limit, description.flagged, description.uncorrected) == (0.3, 1, 1)
+    fewer, description = build(spoiled, "minimum", spread_limit=0.3, drop_flagged=True)
+    assert (len(fewer), description.flagged) == (len(programs) - 1, 0)
+    assert description.dropped == {"spread_above_limit": 1}
 
 
 def test_a_program_that_replays_otherwise_is_dropped(measurements: Measurements) -> None:
@@ -108,7 +147,7 @@ def test_workloads_without_a_program_are_left_out(measurements: Measurements) ->
     def spoil(rows: list[dict]) -> None:
         for row in rows:
             if row["workload_name"] == "softmax":
-                row |= {"outcome": "crash", "run_seconds": []}
+                row |= {"outcome": "crash", **repeats()}
 
     programs, description = build(edited(measurements, spoil))
     assert "softmax" not in programs.workload_names
@@ -119,7 +158,7 @@ def test_workloads_without_a_program_are_left_out(measurements: Measurements) ->
 def test_nothing_usable_says_why(measurements: Measurements) -> None:
     def spoil(rows: list[dict]) -> None:
         for row in rows:
-            row |= {"outcome": "build_error", "run_seconds": []}
+            row |= {"outcome": "build_error", **repeats()}
 
     with pytest.raises(MalformedDataError, match=rf"{measurements.table.num_rows} build_error.*dvc repro measure"):
         build(edited(measurements, spoil))

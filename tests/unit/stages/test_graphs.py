@@ -5,7 +5,6 @@ from pathlib import Path
 
 import mlflow
 import numpy as np
-import pyarrow as pa
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
@@ -16,11 +15,12 @@ from kernelcast.graphs.store import read_data_hash, read_description, read_progr
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.records import (
-    MEASUREMENT_SCHEMA,
+    MEASUREMENTS_VERSION,
     Campaign,
     Host,
     Measurements,
     Workload,
+    measurement_table,
     write_campaign,
     write_measurements,
 )
@@ -48,12 +48,17 @@ def measurements() -> Measurements:
         workloads.layer_norm("norm", rows=16, columns=16),
     ]
     rows = [row_of(workload, target, number) for workload in suite for number in range(4)]
-    rows[0] |= {"outcome": "crash", "run_seconds": []}
+    rows[0] |= {
+        "outcome": "crash",
+        **{name: [] for name in ("run_seconds", "visit", "round_index", "reference_seconds", "ended_at")},
+    }
+    # the last one met a machine that was sometimes busy
+    rows[-1] |= {"spread": 1.5}
     host = Host("cpu", 2, 2**30, "Linux", 1e11, 1e10, vector_lanes=8, cache_bytes=2**19)
     return Measurements(
-        Campaign(1, target, host, tvm_versions(), {}, 0),
+        Campaign(MEASUREMENTS_VERSION, target, host, tvm_versions(), {}, 0),
         {workload.key: workload for workload in suite},
-        pa.Table.from_pylist(rows, schema=MEASUREMENT_SCHEMA),
+        measurement_table(rows),
     )
 
 
@@ -70,6 +75,7 @@ def row_of(workload: Workload, target: dict, number: int) -> dict:
         "message": "",
         "build_seconds": 0.1,
         "run_seconds": [1e-5 * (number + 1)],
+        "visit": [0],
         "round_index": [0],
         "reference_seconds": [1e-4],
         "ended_at": [0.0],
@@ -109,6 +115,9 @@ def test_the_run_knows_its_data_and_what_was_dropped(root: Path) -> None:
     assert run.info.status == "FINISHED"
     assert run.data.metrics["graphs/programs"] == 11
     assert run.data.metrics["graphs/dropped/crash"] == 1
+    assert run.data.metrics["graphs/flagged"] == 1
+    assert run.data.metrics["graphs/uncorrected"] == 0
+    assert run.data.params["reference_correction"] == "none"
     assert run.data.tags["kernelcast.data_hash"] == read_data_hash(root / "data" / "graphs")
     digest = run.inputs.dataset_inputs[0].dataset.digest
     assert digest == read_description(root / "data" / "graphs").measurements_hash
@@ -120,6 +129,7 @@ def test_the_same_measurements_give_the_same_data(root: Path, caplog: pytest.Log
         graphs(config_of(root))
     assert read_data_hash(root / "data" / "graphs") == before
     assert "dropped 1 of 12 measurements: crash" in caplog.text
+    assert "flagged 1 of 11 programs: their repeats spread more than 1 " in caplog.text
 
 
 def test_another_label_is_other_data(root: Path) -> None:
@@ -128,6 +138,12 @@ def test_another_label_is_other_data(root: Path) -> None:
     assert other.feature_version != usual.feature_version
     assert len(other.ast.node_kind) < len(usual.ast.node_kind)
     np.testing.assert_array_equal(other.features.values, usual.features.values)
+
+
+def test_flagged_programs_are_left_out_on_request(root: Path) -> None:
+    graphs(config_of(root, "drop_flagged=true", f"paths.graphs={root}/calm"))
+    assert len(read_programs(root / "calm")) == 10
+    assert read_description(root / "calm").dropped == {"crash": 1, "spread_above_limit": 1}
 
 
 def test_no_measurements_name_the_stage_that_makes_them(tmp_path: Path) -> None:
@@ -140,6 +156,9 @@ def test_no_measurements_name_the_stage_that_makes_them(tmp_path: Path) -> None:
     ("override", "says"),
     [
         ("label=mean", "label: 'mean' is unknown"),
+        ("reference_correction=subtract", "reference_correction: 'subtract' is unknown"),
+        ("spread_limit=-1", "spread_limit=-1"),
+        ("[drop_flagged=true,spread_limit=null]", "drop_flagged=true needs a spread_limit"),
         ("features.indices=perhaps", "features.indices: expected true or false"),
         ("split.random.test_share=2", "test_share"),
         ("+split.mine={shares: 3}", "split.mine: expected a `_target_`"),
@@ -148,7 +167,7 @@ def test_no_measurements_name_the_stage_that_makes_them(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_work_is_named_before_anything_is_read(tmp_path: Path, override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        graphs(config_of(tmp_path, override))
+        graphs(config_of(tmp_path, *override.strip("[]").split(",")))
 
 
 def test_too_few_workloads_leave_nothing_half_written(tmp_path: Path, measurements: Measurements) -> None:
