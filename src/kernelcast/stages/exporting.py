@@ -68,6 +68,9 @@ def check_free_file(path: Path, overwrite: bool) -> None:
     """
     if path.is_dir():
         raise ConfigError(f"output={path} is a folder; name a file, for example output={path / 'measurements.csv'}")
+    if path.exists() and not path.is_file():
+        # a device would be replaced by a file
+        raise ConfigError(f"output={path} is neither a file nor a free name; name a file")
     if path.exists() and not overwrite:
         raise taken("output", path)
 

@@ -29,7 +29,9 @@ def import_(config: DictConfig) -> None:
         MissingInputError: the source is no database.
         MalformedDataError: nothing in it can be read.
     """
+    from kernelcast.exchange.database import database_file
     from kernelcast.exchange.importing import import_database
+    from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
     from kernelcast.files import atomic_directory
     from kernelcast.graphs.dataset import measurements_hash
     from kernelcast.records import write_campaign, write_measurements
@@ -41,6 +43,8 @@ def import_(config: DictConfig) -> None:
     source, output = Path(config.source), Path(config.paths.measurements)
     check_replaceable(output, config.overwrite)
     wanted = wanted_target(config.target)
+    for name in (DATABASE_WORKLOADS, DATABASE_RECORDS):
+        database_file(source, name)
     with tracked_run(config, "import", "import") as run:
         with progress_of("import") as progress:
             imported = import_database(source, wanted, described_host(config.host), progress)
