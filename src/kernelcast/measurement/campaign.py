@@ -3,115 +3,66 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
-from kernelcast.errors import ConfigError, MalformedDataError, MeasurementError
+from kernelcast.errors import MalformedDataError, MeasurementError
 from kernelcast.files import remove_leftovers, storage_errors
-from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.host import cpu_identity, probe_host
-from kernelcast.measurement.journal import JOURNAL_FILE, Journal, Try
-from kernelcast.measurement.pool import build_programs
-from kernelcast.measurement.progress import CampaignProgress, duration
-from kernelcast.measurement.reference import ReferenceKernel
-from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.settings import RunnerSettings, require_positive_integer
+from kernelcast.measurement.batches import Crew, Item, Phases
+from kernelcast.measurement.devices import OpenRunner
+from kernelcast.measurement.failures import counts, refuse_failures, too_many_failures
+from kernelcast.measurement.journal import JOURNAL_FILE, Ending, Journal, Try
+from kernelcast.measurement.messages import Failed
+from kernelcast.measurement.plan import Plan
+from kernelcast.measurement.progress import CampaignProgress
+from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.table import table_of_tries
-from kernelcast.measurement.timing import TimedProgram, TimedRepeat, time_in_rounds
-from kernelcast.measurement.worker import Failed
+from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENTS_FILE,
     MEASUREMENTS_VERSION,
     WORKLOADS_FILE,
     Campaign,
+    Origin,
     Outcome,
     Workload,
     read_campaign,
     write_campaign,
     write_measurements,
 )
-from kernelcast.tvm_compat import check_runs_here, tvm_versions
+from kernelcast.tvm_compat import tvm_versions
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to measure, where and how.
+class Result:
+    """What a finished campaign gives.
 
     Attributes:
-        directory: the folder of the campaign.
-        workloads: what to compute; names and keys are distinct.
-        target: the complete TVM target.
-        settings: limits and timing.
-        samples_per_workload: distinct programs a workload.
-        max_failure_share: share of failures, 0 to 1, above which the whole campaign counts as failed.
-        seed: of the sampling and of the random inputs.
-
-    Raises:
-        ConfigError: a value that cannot work.
+        tries: one a row of the table.
+        phases: where this run's time went.
     """
 
-    directory: Path
-    workloads: Sequence[Workload]
-    target: dict[str, Any]
-    settings: RunnerSettings
-    samples_per_workload: int
-    max_failure_share: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        require_positive_integer("samples_per_workload", self.samples_per_workload)
-        share = self.max_failure_share
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise ConfigError(f"max_failure_share must be between 0 and 1, got {share!r}")
-        if not self.workloads:
-            raise ConfigError("workload: there is none to measure; choose a file of conf/workload")
-        names: dict[str, str] = {}
-        for workload in self.workloads:
-            if workload.key in names:
-                raise ConfigError(f"workload: {names[workload.key]} and {workload.name} compute the same; remove one")
-            names[workload.key] = workload.name
-        check_runs_here(self.target)
+    tries: list[Try]
+    phases: Phases
 
 
-@dataclass
-class Phases:
-    """Seconds spent by kind of work, to name the slowest."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Adds the time of the body to `name`."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
-
-    def __str__(self) -> str:
-        ordered = sorted(self.seconds.items(), key=lambda item: -item[1])
-        return ", ".join(f"{name} {duration(seconds)}" for name, seconds in ordered)
-
-
-def run_campaign(plan: Plan) -> list[Try]:
+def run_campaign(plan: Plan) -> Result:
     """Measures what the plan asks for and is not measured yet, then writes the table.
 
     A run that is killed goes on with the same plan: every raw time is in the journal. More samples and other workloads
     may be asked for in the same folder; another machine, target, TVM, seed or timing may not. The table holds what the
     plan asks for; what earlier plans measured besides stays in the journal.
-
-    Returns:
-        One `Try` a row of the table.
 
     Raises:
         MeasurementError: another process measures here, the folder belongs to another campaign, or too many programs
@@ -129,20 +80,226 @@ def run_campaign(plan: Plan) -> list[Try]:
             with storage_errors(plan.directory):
                 (plan.directory / MEASUREMENTS_FILE).unlink(missing_ok=True)
             write_campaign(plan.directory, campaign, {workload.key: workload for workload in plan.workloads})
-            phases = Phases()
-            with phases.of("sampling"):
-                tries = _planned_tries(plan, journal)
-            _reopen_failures(plan, journal, tries)
-            try:
-                _measure(plan, journal, tries, phases)
-            except KeyboardInterrupt:
-                logger.warning("interrupted; %s are kept, the same command goes on from here", _counts(tries))
-                raise
-            _refuse_failures(plan, tries)
-            write_measurements(plan.directory, table_of_tries(plan.workloads, plan.target, tries))
-            if phases.seconds:
-                logger.info("time spent: %s", phases)
-            return tries
+            result = _Campaign(plan, journal).run()
+            refuse_failures(plan, result.tries)
+            write_measurements(plan.directory, table_of_tries(plan.workloads, plan.target, result.tries))
+            if result.phases.seconds:
+                logger.info("time spent: %s", result.phases)
+            return result
+
+
+class _Campaign:
+    """A campaign under way."""
+
+    def __init__(self, plan: Plan, journal: Journal) -> None:
+        self._plan = plan
+        self._journal = journal
+        self._phases = Phases()
+
+    def run(self) -> Result:
+        """Everything but the table."""
+        plan = self._plan
+        if self._is_complete():
+            logger.info("nothing left to measure: %s", counts(self._tries()))
+            return Result(self._tries(), self._phases)
+        try:
+            with ExitStack() as stack:
+                builders = stack.enter_context(ThreadPoolExecutor(plan.settings.builder_count, "builder"))
+                with self._phases.of("starting workers"):
+                    runner = stack.enter_context(plan.runner.open(plan.target, plan.settings, plan.seed))
+                self._draw(runner, builders, Origin.RANDOM)
+                self._reopen_failures()
+                self._measure(runner, builders, again=False)
+                if plan.wanted[Origin.EVOLVED] and not self._too_many_failures():
+                    self._draw(runner, builders, Origin.EVOLVED)
+                    self._measure(runner, builders, again=False)
+                if not self._too_many_failures():
+                    self._measure(runner, builders, again=True)
+        except KeyboardInterrupt:
+            logger.warning("interrupted; %s are kept, the same command goes on from here", counts(self._tries()))
+            raise
+        return Result(self._tries(), self._phases)
+
+    def _tries(self) -> list[Try]:
+        """What the plan asks for, as far as it is drawn already."""
+        return [entry for workload in self._plan.workloads for entry in self._tries_of(workload)]
+
+    def _tries_of(self, workload: Workload) -> list[Try]:
+        planned = self._journal.planned(workload.key)
+        wanted = self._plan.wanted.items()
+        return [entry for origin, count in wanted for entry in [one for one in planned if one.origin is origin][:count]]
+
+    def _too_many_failures(self) -> bool:
+        return too_many_failures(self._plan, self._tries())
+
+    def _missing(self, workload: Workload, origin: Origin) -> int:
+        """Candidates that are still to be drawn."""
+        if (workload.key, origin) in self._journal.exhausted:
+            return 0
+        planned = sum(entry.origin is origin for entry in self._journal.planned(workload.key))
+        return max(0, self._plan.wanted[origin] - planned)
+
+    def _is_complete(self) -> bool:
+        wanted = self._plan.wanted
+        drawn = not any(self._missing(workload, origin) for workload in self._plan.workloads for origin in wanted)
+        left = self._items(again=False) or self._items(again=True)
+        return drawn and not left and not self._too_many_failures()
+
+    def _draw(self, runner: OpenRunner, builders: ThreadPoolExecutor, origin: Origin) -> None:
+        """Plans the candidates that are missing, several workloads at a time.
+
+        Raises:
+            MeasurementError: more workloads than `max_failure_share` cannot be scheduled.
+        """
+        lacking = [workload for workload in self._plan.workloads if self._missing(workload, origin)]
+        if not lacking:
+            return
+        logger.info("drawing %s schedules of %d workloads", origin.value, len(lacking))
+        refused: list[MeasurementError] = []
+        with self._phases.of("sampling"):
+            drawings = [builders.submit(self._draw_for, runner, workload, origin) for workload in lacking]
+            for workload, drawing in zip(lacking, drawings, strict=True):
+                try:
+                    self._plan_drawn(workload, origin, drawing.result())
+                except MeasurementError as error:
+                    logger.warning("%s", error)
+                    refused.append(error)
+        if len(refused) > self._plan.max_failure_share * len(lacking):
+            raise MeasurementError(
+                f"{len(refused)} of {len(lacking)} workloads cannot be scheduled; first: {refused[0]}"
+            )
+
+    def _plan_drawn(self, workload: Workload, origin: Origin, drawn: Sequence[Candidate]) -> None:
+        missing = self._missing(workload, origin)
+        known = {entry.program_key for entry in self._journal.planned(workload.key)}
+        fresh = [candidate for candidate in drawn if candidate.program_key not in known][:missing]
+        self._journal.plan(fresh)
+        if len(fresh) < missing:
+            self._journal.exhaust(workload.key, origin)
+            wanted = self._plan.wanted[origin]
+            logger.info(
+                "%s: its space gave %d distinct %s programs, fewer than the %d asked for",
+                workload.name,
+                wanted - missing + len(fresh),
+                origin.value,
+                wanted,
+            )
+
+    def _draw_for(self, runner: OpenRunner, workload: Workload, origin: Origin) -> Sequence[Candidate]:
+        plan = self._plan
+        if origin is Origin.RANDOM:
+            return runner.sample(workload, plan.wanted[origin], plan.seed, ())
+        measured = tuple(
+            (entry.candidate.trace, min(repeat.run_seconds for repeat in entry.repeats.of_visit(0)))
+            for entry in self._journal.planned(workload.key)
+            if entry.outcome is Outcome.MEASURED
+        )
+        if not measured:
+            return ()
+        return runner.sample(workload, self._missing(workload, origin), plan.seed, measured)
+
+    def _reopen_failures(self) -> None:
+        """Tries again what failed when the last run failed as a whole: its cause may be gone."""
+        if self._too_many_failures():
+            failed = [entry for entry in self._tries() if entry.has_failed]
+            logger.info("trying %d failed programs again", len(failed))
+            for entry in failed:
+                self._journal.retry(entry)
+            self._journal.sync()
+
+    def _items(self, again: bool) -> list[Item]:
+        """What is to be measured, or to be measured again, and has no ending."""
+        plan, items = self._plan, []
+        for workload in plan.workloads:
+            for position, entry in enumerate(self._tries_of(workload)):
+                if not again and entry.ending is None:
+                    items.append(Item(entry, 0, plan.is_checked(workload, position)))
+                elif (
+                    again
+                    and entry.again is None
+                    and _repeats_well(entry)
+                    and plan.is_measured_again(workload, position)
+                ):
+                    items.append(Item(entry, 1, check=False))
+        return items
+
+    def _measure(self, runner: OpenRunner, builders: ThreadPoolExecutor, again: bool) -> None:
+        """Gives every item an ending; stops early when too many have failed already."""
+        items = self._items(again)
+        if not items:
+            return
+        plan, tries = self._plan, self._tries()
+        if again:
+            logger.info("measuring %d programs again: how well a measurement repeats", len(items))
+            outcomes: Counter[Outcome] = Counter()
+        else:
+            logger.info("measuring %d of %d programs on %s", len(items), len(tries), plan.target)
+            outcomes = Counter(entry.outcome for entry in tries if entry.outcome is not None)
+        timing = plan.settings.timing
+        batches = -(-len(items) // timing.batch_size)
+        with CampaignProgress(len(items) + sum(outcomes.values()), outcomes, timing.least_rounds, batches) as progress:
+            crew = Crew(
+                runner,
+                builders,
+                {workload.key: workload for workload in plan.workloads},
+                timing,
+                JournalRecorder(self._journal, progress),
+                self._phases,
+                self._too_many_failures,
+            )
+            for entry in tries:
+                for repeat in entry.repeats:
+                    crew.remember(entry.workload_key, entry.ending, repeat)
+            crew.measure(items)
+
+
+def _repeats_well(entry: Try) -> bool:
+    """Whether it has times that another visit can be compared with."""
+    return entry.ending is not None and entry.outcome is Outcome.MEASURED and not entry.ending.cut_short
+
+
+class JournalRecorder:
+    """Writes what happens into the journal and shows it; the threads of all devices use it."""
+
+    def __init__(self, journal: Journal, progress: CampaignProgress) -> None:
+        self._journal = journal
+        self._progress = progress
+        self._lock = threading.Lock()
+
+    def built(self, item: Item, build_seconds: float) -> None:
+        """A program is machine code."""
+        with self._lock:
+            # the build that counts is the one of the measurement
+            if item.visit == 0:
+                self._journal.built(item.entry, build_seconds)
+            self._progress.step(item.entry.program_key)
+
+    def repeated(self, item: Item, repeat: TimedRepeat) -> None:
+        """A repeat has ended."""
+        with self._lock:
+            self._journal.repeat(item.entry, repeat)
+            self._progress.step(item.entry.program_key)
+
+    def ended(self, item: Item, device: str, failed: Failed | None, checked: bool, cut_short: bool) -> None:
+        """A visit is over."""
+        outcome = Outcome.MEASURED if failed is None else failed.outcome
+        message = "" if failed is None else failed.message
+        if failed is not None:
+            logger.debug("%s %s: %s", item.entry.program_key, failed.outcome, failed.message)
+        with self._lock:
+            ending = Ending(outcome, message, device, checked, cut_short, time.time())
+            self._journal.finish(item.entry, item.visit, ending)
+            self._progress.ended(item.entry.program_key, outcome)
+
+    def round_ended(self) -> None:
+        """All programs of a batch had their turn: now is the time to wait for the disk."""
+        with self._lock:
+            self._journal.sync()
+
+    def batch_ended(self) -> None:
+        """A batch is over."""
+        with self._lock:
+            self._progress.batch_ended()
 
 
 @contextmanager
@@ -174,16 +331,23 @@ def _campaign(plan: Plan) -> Campaign:
                 f"{directory} has a {JOURNAL_FILE} but no {CAMPAIGN_FILE} that says how it was measured; move the "
                 "folder away and run the same command again"
             )
+        host = plan.runner.host(plan.target)
         return Campaign(
-            MEASUREMENTS_VERSION, plan.target, probe_host(plan.target), tvm_versions(), plan.settings.timing, plan.seed
+            MEASUREMENTS_VERSION, plan.target, host, tvm_versions(), plan.settings.timing.as_dict(), plan.seed
         )
     campaign, _ = read_campaign(directory)
-    settings = plan.settings.timing
-    here = {"host.cpu": cpu_identity(), "target": plan.target, "tvm": tvm_versions(), "seed": plan.seed}
+    if campaign.host is None:
+        raise MeasurementError(
+            f"{directory} holds imported measurements; nothing can be measured into it: set another folder with "
+            "paths.measurements=FOLDER"
+        )
+    settings = plan.settings.timing.as_dict()
+    identity = plan.runner.identity(plan.target)
+    here = {"host.cpu": identity, "target": plan.target, "tvm": tvm_versions(), "seed": plan.seed}
     there = {"host.cpu": campaign.host.cpu, "target": campaign.target, "tvm": campaign.tvm, "seed": campaign.seed}
     for name in sorted(settings.keys() | campaign.timing.keys()):
-        here[f"runner.{name}"] = settings.get(name)
-        there[f"runner.{name}"] = campaign.timing.get(name)
+        here[f"runner.timing.{name}"] = settings.get(name)
+        there[f"runner.timing.{name}"] = campaign.timing.get(name)
     for name, value in here.items():
         if value != there[name]:
             raise MeasurementError(
@@ -191,181 +355,3 @@ def _campaign(plan: Plan) -> Campaign:
                 "not compare; set it back, move the folder away, or set another one with paths.measurements=FOLDER"
             )
     return campaign
-
-
-def _planned_tries(plan: Plan, journal: Journal) -> list[Try]:
-    """The tries that the plan asks for, planning those that are missing."""
-    tries = []
-    for workload in plan.workloads:
-        planned = journal.planned(workload.key)
-        if len(planned) < plan.samples_per_workload and workload.key not in journal.exhausted:
-            known = {entry.candidate.program_key for entry in planned}
-            drawn = sample_candidates(workload, plan.target, plan.samples_per_workload, plan.seed)
-            fresh = [candidate for candidate in drawn if candidate.program_key not in known]
-            journal.plan(fresh[: plan.samples_per_workload - len(planned)])
-            if len(drawn) < plan.samples_per_workload:
-                journal.exhaust(workload.key)
-            planned = journal.planned(workload.key)
-        if len(planned) < plan.samples_per_workload:
-            logger.info(
-                "%s: its space has %d distinct programs, fewer than the %d asked for",
-                workload.name,
-                len(planned),
-                plan.samples_per_workload,
-            )
-        tries += planned[: plan.samples_per_workload]
-    return tries
-
-
-def _reopen_failures(plan: Plan, journal: Journal, tries: Sequence[Try]) -> None:
-    """Tries again what failed when the last run failed as a whole: its cause may be gone."""
-    if _too_many_failures(plan, tries):
-        failed = [entry for entry in tries if _has_failed(entry)]
-        logger.info("trying %d failed programs again", len(failed))
-        for entry in failed:
-            journal.retry(entry.candidate)
-        journal.sync()
-
-
-def _measure(plan: Plan, journal: Journal, tries: Sequence[Try], phases: Phases) -> None:
-    """Gives every try an outcome; stops early when too many have failed already."""
-    for entry in tries:
-        if entry.outcome is None and len(entry.repeats) >= plan.settings.rounds:
-            journal.finish(entry.candidate, Outcome.MEASURED)
-    pending = [entry for entry in tries if entry.outcome is None]
-    if not pending:
-        logger.info("nothing left to measure: %s", _counts(tries))
-        return
-    logger.info("measuring %d of %d programs on %s", len(pending), len(tries), plan.target)
-    size = plan.settings.batch_size
-    batches = [pending[start : start + size] for start in range(0, len(pending), size)]
-    outcomes = Counter(entry.outcome for entry in tries if entry.outcome is not None)
-    with ExitStack() as stack:
-        with phases.of("starting workers"):
-            server = stack.enter_context(ForkServer(plan.target["num-cores"]))
-            reference = ReferenceKernel(server, plan.target, plan.settings.memory_limit_bytes)
-        progress = stack.enter_context(CampaignProgress(len(tries), outcomes, plan.settings.rounds))
-        for number, batch in enumerate(batches, start=1):
-            _measure_batch(plan, journal, batch, server, reference, Recorder(journal, progress), phases)
-            progress.batch_ended(number, len(batches))
-            if _too_many_failures(plan, tries):
-                return
-
-
-@dataclass
-class Recorder:
-    """Writes what happens into the journal and shows it."""
-
-    journal: Journal
-    progress: CampaignProgress
-
-    def built(self, program: TimedProgram, build_seconds: float) -> None:
-        """A program is loaded."""
-        self.journal.built(program.candidate, build_seconds)
-        self.progress.step(program.candidate.program_key)
-
-    def repeated(self, program: TimedProgram, repeat: TimedRepeat) -> None:
-        """A repeat has ended."""
-        self.journal.repeat(program.candidate, repeat)
-        self.progress.step(program.candidate.program_key)
-
-    def ended(self, program: TimedProgram) -> None:
-        """A program is done or has failed."""
-        if program.failed is not None:
-            self.failed(program.candidate, program.failed)
-        else:
-            self.journal.finish(program.candidate, Outcome.MEASURED)
-            self.progress.ended(program.candidate.program_key, Outcome.MEASURED)
-
-    def failed(self, candidate: Any, failed: Failed) -> None:
-        """A program has no times and never will."""
-        logger.debug("%s %s: %s", candidate.program_key, failed.outcome, failed.message)
-        self.journal.finish(candidate, failed.outcome, failed.message)
-        self.progress.ended(candidate.program_key, failed.outcome)
-
-    def round_ended(self) -> None:
-        """All programs had their turn: now is the time to wait for the disk."""
-        self.journal.sync()
-
-
-def _measure_batch(
-    plan: Plan,
-    journal: Journal,
-    batch: Sequence[Try],
-    server: ForkServer,
-    reference: ReferenceKernel,
-    recorder: Recorder,
-    phases: Phases,
-) -> None:
-    workloads = {workload.key: workload for workload in plan.workloads}
-    repeats = {entry.candidate: entry.repeats for entry in batch}
-    with ExitStack() as stack:
-        programs = []
-        with phases.of("building"):
-            to_build = [(workloads[entry.candidate.workload_key], entry.candidate) for entry in batch]
-            for candidate, program, seconds in build_programs(server, to_build, plan.target, plan.settings):
-                if isinstance(program, Failed):
-                    recorder.failed(candidate, program)
-                else:
-                    stack.enter_context(program)
-                    earlier = {index: repeat.run_seconds for index, repeat in repeats[candidate].items()}
-                    programs.append(TimedProgram(candidate, program, earlier))
-                    recorder.built(programs[-1], seconds)
-            journal.sync()
-        with phases.of("timing"):
-            time_in_rounds(programs, reference, plan.settings, plan.seed, recorder)
-            journal.sync()
-
-
-def _has_failed(entry: Try) -> bool:
-    return entry.outcome not in (None, Outcome.MEASURED)
-
-
-def _too_many_failures(plan: Plan, tries: Sequence[Try]) -> bool:
-    failures = sum(_has_failed(entry) for entry in tries)
-    return failures > plan.max_failure_share * len(tries)
-
-
-def _refuse_failures(plan: Plan, tries: Sequence[Try]) -> None:
-    """Ends the campaign as failed when too many programs have failed.
-
-    Raises:
-        MeasurementError: with counts by outcome and the first message of each.
-    """
-    if not _too_many_failures(plan, tries):
-        return
-    first: dict[Outcome, Try] = {}
-    for entry in tries:
-        if entry.outcome is not None and _has_failed(entry):
-            first.setdefault(entry.outcome, entry)
-    names = {workload.key: workload.name for workload in plan.workloads}
-    examples = "; ".join(
-        f"first {outcome.value} ({names[entry.candidate.workload_key]}): {' '.join(entry.message.split())}"
-        for outcome, entry in sorted(first.items())
-    )
-    raise MeasurementError(
-        f"{_counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; {examples}. "
-        f"{_advice(first)} and run the same command again: it tries the failed ones again"
-    )
-
-
-def _advice(kinds: dict[Outcome, Try]) -> str:
-    advice = {
-        Outcome.BUILD_TIMEOUT: "raise runner.build_timeout_seconds",
-        Outcome.RUN_TIMEOUT: "raise runner.run_timeout_seconds",
-        Outcome.OUT_OF_MEMORY: "raise runner.memory_limit_bytes",
-    }
-    steps = [step for outcome, step in advice.items() if outcome in kinds]
-    text = ", ".join(steps) if steps else "remove the cause"
-    return text[0].upper() + text[1:]
-
-
-def _counts(tries: Sequence[Try]) -> str:
-    """`6 of 8 programs measured, 1 crash, 1 run_timeout`."""
-    outcomes = Counter(entry.outcome for entry in tries)
-    parts = [f"{outcomes.pop(Outcome.MEASURED, 0)} of {len(tries)} programs measured"]
-    untried = outcomes.pop(None, 0)
-    parts += [f"{count} {outcome.value}" for outcome, count in sorted(outcomes.items()) if outcome is not None]
-    if untried:
-        parts.append(f"{untried} not tried")
-    return ", ".join(parts)

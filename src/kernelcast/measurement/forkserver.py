@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import select
 import signal
@@ -17,12 +18,14 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Collection
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from kernelcast.errors import MeasurementError
-from kernelcast.tvm_compat import available_cores, load_tvm
 
 MESSAGE = struct.Struct("=cq")
 """Request: FORK and the memory limit in bytes, or REAP and a process id. Reply: the same letter and the result."""
@@ -35,11 +38,13 @@ PR_SET_PDEATHSIG = 1
 class ForkServer:
     """The side of whoever wants workers. Use it as a context manager: no process is left after it."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, target: dict[str, Any], cores: Collection[int] = (), temporary: Path | None = None) -> None:
         """Starts the server and returns when TVM is loaded there.
 
         Args:
-            threads: threads that a program may use.
+            target: the complete TVM target of the programs.
+            cores: the cores for the server and its workers until a worker moves itself; empty: all that there are.
+            temporary: where compilers leave their files; None: where the system says.
 
         Raises:
             MeasurementError: the server did not come up; the message holds what it said.
@@ -47,12 +52,21 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         # a request without its reply, because of Ctrl-C between the two: nothing can be asked any more
         self._interrupted = False
+        # one request at a time, whichever thread asks
+        self._lock = threading.Lock()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, `close` closes it
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kernelcast.measurement.forkserver", str(theirs.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "kernelcast.measurement.forkserver",
+                    str(theirs.fileno()),
+                    json.dumps(target),
+                    *(str(core) for core in cores),
+                ],
                 pass_fds=[theirs.fileno()],
-                env=_server_environment(threads),
+                env=_server_environment(target.get("num-cores", 1), temporary),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -84,10 +98,13 @@ class ForkServer:
 
         After an interrupted request it only says SIGKILL: `close`, which comes next, ends and collects all workers.
         """
-        return -signal.SIGKILL if self._interrupted else self._ask(REAP, pid, [])
+        return self._ask(REAP, pid, [])
 
     def close(self) -> None:
         """Ends the server and with it every worker."""
+        # a thread that waits for an answer would not notice a mere close
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)
         self._control.close()
         try:
             self._process.wait(timeout=10)
@@ -97,13 +114,16 @@ class ForkServer:
         self._log.close()
 
     def _ask(self, letter: bytes, value: int, descriptors: list[int]) -> int:
-        self._interrupted = True
-        # when the server is gone, `_receive` says so
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            socket.send_fds(self._control, [MESSAGE.pack(letter, value)], descriptors)
-        result = self._receive(letter)
-        self._interrupted = False
-        return result
+        with self._lock:
+            if self._interrupted and letter == REAP:
+                return -signal.SIGKILL
+            self._interrupted = True
+            # when the server is gone, `_receive` says so
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                socket.send_fds(self._control, [MESSAGE.pack(letter, value)], descriptors)
+            result = self._receive(letter)
+            self._interrupted = False
+            return result
 
     def _receive(self, expected: bytes) -> int:
         try:
@@ -138,11 +158,11 @@ class ForkServer:
         self.close()
 
 
-def serve(control: socket.socket) -> None:
+def serve(control: socket.socket, target: dict[str, Any]) -> None:
     """Answers requests until the other side is gone."""
     from kernelcast.measurement.worker import warm_up
 
-    warm_up()
+    warm_up(target)
     workers: set[int] = set()
     control.sendall(MESSAGE.pack(READY, 0))
     try:
@@ -210,20 +230,19 @@ def die_with_parent(parent: int) -> None:
             os._exit(1)
 
 
-def _server_environment(threads: int) -> dict[str, str]:
-    environment = {
+def _server_environment(threads: int, temporary: Path | None) -> dict[str, str]:
+    return {
         **os.environ,
+        **({} if temporary is None else {"TMPDIR": str(temporary)}),
         "TVM_NUM_THREADS": str(threads),
         # threads of NumPy's own pools would not survive the fork
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+        # TVM pins its threads to cores counted from 0, whatever this process may use; the workers pin theirs themselves
+        "TVM_BIND_THREADS": "0",
     }
-    if available_cores() < (os.cpu_count() or 1):
-        # TVM pins its threads to cores counted from 0, whether this process may use them or not
-        environment["TVM_BIND_THREADS"] = "0"
-    return environment
 
 
 def _receive_exactly(stream: socket.socket, size: int) -> bytes:
@@ -237,5 +256,6 @@ def _receive_exactly(stream: socket.socket, size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    load_tvm()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    if len(sys.argv) > 3 and sys.platform == "linux":
+        os.sched_setaffinity(0, {int(core) for core in sys.argv[3:]})
+    serve(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]))

@@ -86,6 +86,32 @@ def copy_bytes_per_second() -> float:
     return 2.0 * COPY_BYTES / _best_seconds(lambda: np.copyto(destination, source))
 
 
+def cores_of_machine() -> list[list[int]]:
+    """The physical cores that this process may use, each with its hardware threads, in ascending order."""
+    if not hasattr(os, "sched_getaffinity"):
+        return [[number] for number in range(available_cores())]
+    allowed = os.sched_getaffinity(0)
+    groups: dict[str, list[int]] = {}
+    for cpu in sorted(allowed):
+        try:
+            siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+        except OSError:
+            siblings = str(cpu)
+        groups.setdefault(siblings, []).append(cpu)
+    return sorted(groups.values())
+
+
+def flush_bytes() -> int:
+    """Bytes to write so that no cache of this machine holds anything else: twice the largest cache."""
+    largest = PRIVATE_CACHE_BYTES
+    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            largest = max(largest, _size(size.read_text().strip()))
+        except (OSError, ValueError):
+            continue
+    return 2 * largest
+
+
 def private_cache_bytes(cpu: Path) -> int:
     """Size of the last cache level that one core does not share with another one.
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Iterator, Sequence
-from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any
 
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.sampling import Candidate
-from kernelcast.measurement.settings import RunnerSettings
-from kernelcast.measurement.worker import Build, Built, Failed, says_out_of_memory
-from kernelcast.records import Outcome, Workload
+from kernelcast.measurement.messages import Build, Failed, Sample
+from kernelcast.measurement.worker import says_out_of_memory
+from kernelcast.records import Outcome
 
 LOG_BYTES = 4096
 """Bytes of a dead worker's output that are looked at."""
@@ -43,7 +39,9 @@ class ProgramProcess:
 
     def send(self, request: Any) -> None:
         """Lets the process go on and sends a request."""
-        self._doing = "building" if isinstance(request, Build) else "running"
+        self._doing = (
+            "building" if isinstance(request, Build) else "sampling" if isinstance(request, Sample) else "running"
+        )
         self._signal(signal.SIGCONT)
         # when it is dead, `receive` finds out why
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -118,44 +116,3 @@ def death_outcome(code: int, doing: str, last_words: str) -> Failed:
     if code == -signal.SIGKILL or says_out_of_memory(last_words):
         return Failed(Outcome.OUT_OF_MEMORY, message)
     return Failed(Outcome.CRASH, message)
-
-
-def build_programs(
-    server: ForkServer,
-    candidates: Sequence[tuple[Workload, Candidate]],
-    target: dict[str, Any],
-    settings: RunnerSettings,
-) -> Iterator[tuple[Candidate, ProgramProcess | Failed, float]]:
-    """Builds each candidate in a worker of its own, `settings.builders` at a time.
-
-    Yields:
-        The candidate, its loaded program or why there is none, and the seconds that the build took; in the order in
-        which the builds end. The caller closes the programs.
-    """
-    waiting = list(reversed(candidates))
-    building: dict[Any, tuple[Candidate, ProgramProcess, float]] = {}
-    try:
-        while waiting or building:
-            while waiting and len(building) < settings.builders:
-                workload, candidate = waiting.pop()
-                program = ProgramProcess(server, settings.memory_limit_bytes)
-                building[program.connection] = (candidate, program, time.monotonic())
-                program.send(Build(workload, candidate.trace, target))
-            earliest = min(started for _, _, started in building.values())
-            ready = wait(list(building), max(0.0, earliest + settings.build_timeout_seconds - time.monotonic()))
-            for connection in ready:
-                candidate, program, started = building.pop(connection)
-                reply = program.receive()
-                if isinstance(reply, Built):
-                    yield candidate, program, reply.build_seconds
-                else:
-                    yield candidate, reply, time.monotonic() - started
-            now = time.monotonic()
-            late = [key for key, (_, _, started) in building.items() if now - started >= settings.build_timeout_seconds]
-            for connection in late:
-                candidate, program, started = building.pop(connection)
-                failed = program.give_up(settings.build_timeout_seconds, Outcome.BUILD_TIMEOUT)
-                yield candidate, failed, time.monotonic() - started
-    finally:
-        for _, program, _ in building.values():
-            program.close()

@@ -23,18 +23,23 @@ class CampaignProgress:
     Drawing happens between two measurements, in this thread: a thread of its own would disturb what is being timed.
     """
 
-    def __init__(self, total: int, outcomes: Counter[Outcome], rounds: int, console: Console | None = None) -> None:
+    def __init__(
+        self, total: int, outcomes: Counter[Outcome], rounds: int, batches: int, console: Console | None = None
+    ) -> None:
         """Begins with what earlier runs left.
 
         Args:
             total: programs in all.
             outcomes: how many are done, by outcome.
-            rounds: repeats of one program; one build counts as much as one repeat.
+            rounds: usual repeats of one program; one build counts as much as one repeat.
+            batches: of this run.
             console: where to draw; the terminal's error stream when there is one.
         """
         self._total = total
         self._outcomes = Counter(outcomes)
         self._steps_each = rounds + 1
+        self._batches = batches
+        self._batches_ended = 0
         self._steps_now = 0
         self._steps_before = self.done * self._steps_each
         self._started = self._drawn = time.monotonic()
@@ -64,10 +69,11 @@ class CampaignProgress:
         self._steps_now += self._steps_each - self._steps_of.pop(program_key, 0)
         self._draw()
 
-    def batch_ended(self, number: int, batches: int) -> None:
+    def batch_ended(self) -> None:
         """A batch is done; says so where there is no bar."""
+        self._batches_ended += 1
         if self._bar is None:
-            logger.info("batch %d of %d: %s", number, batches, self.status())
+            logger.info("batch %d of %d: %s", self._batches_ended, self._batches, self.status())
         else:
             self._draw(force=True)
 

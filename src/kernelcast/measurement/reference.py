@@ -6,8 +6,9 @@ from typing import Any
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
+from kernelcast.measurement.messages import Build, Built, Failed, Prepare, Prepared, Repeat, Repeated, Sample, Sampled
 from kernelcast.measurement.pool import ProgramProcess
-from kernelcast.measurement.worker import Build, Built, Failed, Prepare, Prepared, Repeat, Repeated, calls_per_repeat
+from kernelcast.measurement.worker import calls_per_repeat
 from kernelcast.measurement.workloads import from_module, matmul
 from kernelcast.records import Outcome, Workload
 from kernelcast.tvm_compat import load_tvm, parse_module
@@ -21,9 +22,6 @@ programs shall say so."""
 
 REPEAT_SECONDS = 0.002
 """Long enough to be timed well, short beside the repeats it stands next to."""
-
-UNCHANGED = "[[],[]]"
-"""The trace that schedules nothing."""
 
 
 def reference_workload() -> Workload:
@@ -46,15 +44,26 @@ def reference_workload() -> Workload:
 class ReferenceKernel:
     """The reference kernel in its own worker, timed beside every program."""
 
-    def __init__(self, server: ForkServer, target: dict[str, Any], memory_limit_bytes: int) -> None:
+    def __init__(
+        self, server: ForkServer, target: dict[str, Any], memory_limit_bytes: int, cores: tuple[int, ...] = ()
+    ) -> None:
         self.program = ProgramProcess(server, memory_limit_bytes)
-        self._ask(Build(reference_workload(), UNCHANGED, target), Built)
+        self._cores = cores
+        self._ask(self._build_request(target), Built)
         prepared: Prepared = self._ask(Prepare(seed=0), Prepared)
         self._calls = calls_per_repeat(prepared.call_seconds, REPEAT_SECONDS)
 
+    def _build_request(self, target: dict[str, Any]) -> Build:
+        if target["kind"] == "llvm":
+            return Build(reference_workload(), None, target)
+        # a GPU needs a schedule with threads: the first that is drawn, always the same one
+        plain = matmul("reference", SIZE, SIZE, SIZE)
+        sampled: Sampled = self._ask(Sample(plain, target, count=1, seed=0), Sampled)
+        return Build(plain, sampled.candidates[0].trace, target)
+
     def seconds(self) -> float:
         """One repeat, now."""
-        repeated: Repeated = self._ask(Repeat(self._calls), Repeated)
+        repeated: Repeated = self._ask(Repeat(self._calls, self._cores), Repeated)
         return repeated.run_seconds
 
     def _ask(self, request: Any, expected: type) -> Any:

@@ -1,86 +1,62 @@
 """What happens inside a worker: one program is built, kept loaded and timed whenever it is asked for.
 
-A worker may crash, hang or use up its memory: nothing but its one program is lost. It never exports the program: what
-was built runs where it was built.
+A worker may crash, hang or use up its memory: nothing but its one program is lost. Unless asked to, it never exports
+the program: what was built runs where it was built.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import resource
 import sys
 import time
 import traceback
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelcast.records import Outcome, Workload
-from kernelcast.tvm_compat import load_tvm, make_target, runnable_module, scheduled_module
+from kernelcast.measurement.checking import difference, random_array, read_results, write_results
+from kernelcast.measurement.messages import (
+    Build,
+    Built,
+    Failed,
+    Prepare,
+    Prepared,
+    Repeat,
+    Repeated,
+    Sample,
+    Sampled,
+    WriteResults,
+)
+from kernelcast.records import Outcome
+from kernelcast.tvm_compat import (
+    device_of,
+    load_tvm,
+    make_target,
+    parse_module,
+    prepare_for,
+    runnable_module,
+    scheduled_module,
+)
 
 MESSAGE_LINES = 4
 """Lines of an error that are kept."""
 
-
-@dataclass(frozen=True)
-class Build:
-    """Asks for the program that `trace` makes of `workload`; answered by `Built`."""
-
-    workload: Workload
-    trace: str
-    target: dict[str, Any]
+LONG_SECONDS = 0.1
+"""A first call this long is not repeated for a better estimate."""
 
 
-@dataclass(frozen=True)
-class Built:
-    """The program is machine code now."""
+def warm_up(target: dict[str, Any]) -> None:
+    """Loads TVM and everything a build touches, in the server, so that no worker has to.
 
-    build_seconds: float
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Asks for random inputs and a first run, whose results must be finite; answered by `Prepared`."""
-
-    seed: int
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """The program has run; `call_seconds` is a rough time of one call."""
-
-    call_seconds: float
-
-
-@dataclass(frozen=True)
-class Repeat:
-    """Asks for one repeat, `calls` calls in a row after one that does not count; answered by `Repeated`."""
-
-    calls: int
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """Mean seconds a call, and when the repeat ended (seconds since 1970)."""
-
-    run_seconds: float
-    ended_at: float
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The program cannot be measured; the worker ends after this."""
-
-    outcome: Outcome
-    message: str
-
-
-def warm_up() -> None:
-    """Loads TVM and everything a build touches, in the server, so that no worker has to. Starts no thread."""
+    Starts no thread and asks no device: neither would survive the fork.
+    """
     load_tvm()
+    prepare_for(target)
+    import tvm.s_tir.meta_schedule
     import tvm.s_tir.schedule
     import tvm.s_tir.transform  # noqa: F401
 
@@ -94,21 +70,34 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
             request = connection.recv()
         except EOFError:
             return
-        building = isinstance(request, Build)
+        reply: Any
         try:
-            reply: Any
-            if isinstance(request, Build):
+            if isinstance(request, Sample):
+                reply = sample(request)
+            elif isinstance(request, Build):
                 started = time.perf_counter()
                 program = LoadedProgram(request)
                 reply = Built(time.perf_counter() - started)
             else:
                 assert program is not None, "a program must be built first"
-                reply = program.prepare(request.seed) if isinstance(request, Prepare) else program.repeat(request.calls)
+                reply = program.answer(request)
         except BaseException as error:  # whatever it is, it is this program's and gets recorded
-            reply = explain(error, building)
+            reply = explain(error, building=isinstance(request, Build))
         connection.send(reply)
         if isinstance(reply, Failed):
             return
+
+
+def sample(request: Sample) -> Sampled:
+    """Draws candidates: random ones, or such as evolve from those that were measured."""
+    from kernelcast.measurement.evolution import evolve_candidates
+    from kernelcast.measurement.sampling import sample_candidates
+
+    if request.measured:
+        drawn = evolve_candidates(request.workload, request.target, request.count, request.seed, request.measured)
+    else:
+        drawn = sample_candidates(request.workload, request.target, request.count, request.seed)
+    return Sampled(tuple(drawn))
 
 
 class LoadedProgram:
@@ -116,35 +105,103 @@ class LoadedProgram:
 
     def __init__(self, request: Build) -> None:
         tvm = load_tvm()
-        module = runnable_module(scheduled_module(request.workload, request.trace))
+        self._request = request
+        if request.trace is None:
+            module = parse_module(request.workload.module)
+        else:
+            module = runnable_module(scheduled_module(request.workload, request.trace))
         self._buffers = list(module["main"].params)
-        self._executable = tvm.compile(module, target=make_target(request.target)).mod
+        compiled = tvm.compile(module, target=make_target(request.target))
+        if request.export is not None:
+            compiled.export_library(str(request.export))
+            return
+        self._executable = compiled.mod
+        self._device = device_of(request.target)
         # LLVM makes machine code only when a function is first asked for
         self._function = self._executable["main"]
         self._arguments: list[Any] = []
+        self._cores: tuple[int, ...] = ()
 
-    def prepare(self, seed: int) -> Prepared | Failed:
+    def answer(self, request: Any) -> Any:
+        """The reply to one request about this program."""
+        if isinstance(request, Prepare):
+            return self.prepare(request)
+        if isinstance(request, WriteResults):
+            return self.write_results(request)
+        assert isinstance(request, Repeat), request
+        return self.repeat(request)
+
+    def prepare(self, request: Prepare) -> Prepared | Failed:
         """Fills the arguments, runs once or twice and looks at the results."""
+        call_seconds = self._first_run(request.seed)
+        names = [str(buffer.name) for buffer in self._buffers]
+        expected = None if request.expected is None else read_results(request.expected)
+        results = [argument.numpy() for argument in self._arguments]
+        if expected is not None and any(a.shape != b.shape for a, b in zip(results, expected, strict=True)):
+            # a schedule that changes the layout of weights: compare the whole program, which changes it itself
+            results = self._results_of_whole_program(request.seed)
+        wrong = difference(names, results, expected)
+        if wrong:
+            return Failed(Outcome.WRONG_RESULT, wrong)
+        if call_seconds < LONG_SECONDS:
+            # the first call also pays for cold caches and new threads
+            call_seconds = min(call_seconds, self._call())
+        return Prepared(call_seconds)
+
+    def write_results(self, request: WriteResults) -> Prepared:
+        """Runs once and writes what comes out."""
+        call_seconds = self._first_run(request.seed)
+        write_results(request.path, [argument.numpy() for argument in self._arguments])
+        return Prepared(call_seconds)
+
+    def repeat(self, request: Repeat) -> Repeated:
+        """Times calls in a row, or one call after each flush of the caches."""
+        if request.cores and request.cores != self._cores:
+            pin_threads(request.cores)
+            self._cores = request.cores
+        cold = request.flush_bytes > 0
+        evaluator = self._executable.time_evaluator(
+            "main",
+            self._device,
+            number=1 if cold else request.calls,
+            repeat=request.calls if cold else 1,
+            cache_flush_bytes=request.flush_bytes,
+        )
+        seconds = float(np.mean(evaluator(*self._arguments).results))
+        return Repeated(seconds, time.time())
+
+    def _first_run(self, seed: int) -> float:
         tvm = load_tvm()
-        generator = np.random.default_rng(seed)
-        self._arguments = [tvm.runtime.tensor(_random_array(generator, buffer)) for buffer in self._buffers]
+        arrays = _random_arrays(self._buffers, seed)
+        self._arguments = [tvm.runtime.tensor(array, device=self._device) for array in arrays]
+        return self._call()
+
+    def _call(self) -> float:
+        """Seconds of one call; a GPU only begins it, so its end is waited for."""
         started = time.perf_counter()
         self._function(*self._arguments)
-        first = time.perf_counter()
-        for buffer, argument in zip(self._buffers, self._arguments, strict=True):
-            if "float" in str(buffer.dtype) and not np.isfinite(argument.numpy()).all():
-                return Failed(Outcome.WRONG_RESULT, f"the results in `{buffer.name}` are not all finite numbers")
-        # the first call also pays for cold caches and new threads: take the second, which is cheap where that matters
-        again = time.perf_counter()
-        self._function(*self._arguments)
-        return Prepared(min(first - started, time.perf_counter() - again))
+        self._device.sync()
+        return time.perf_counter() - started
 
-    def repeat(self, calls: int) -> Repeated:
-        """Times `calls` calls in a row."""
+    def _results_of_whole_program(self, seed: int) -> list[np.ndarray]:
         tvm = load_tvm()
-        evaluator = self._executable.time_evaluator("main", tvm.cpu(), number=calls, repeat=1)
-        seconds = float(evaluator(*self._arguments).results[0])
-        return Repeated(seconds, time.time())
+        assert self._request.trace is not None, "an unscheduled workload changes no layout"
+        module = scheduled_module(self._request.workload, self._request.trace)
+        whole = tvm.compile(module, target=make_target(self._request.target)).mod
+        arguments = [tvm.runtime.tensor(array) for array in _random_arrays(list(module["main"].params), seed)]
+        whole["main"](*arguments)
+        return [argument.numpy() for argument in arguments]
+
+
+def pin_threads(cores: tuple[int, ...]) -> None:
+    """Gives every thread of this process one of `cores`, in turn: threads that wander cannot be timed."""
+    if sys.platform != "linux":
+        return
+    tasks = Path("/proc/self/task")
+    # the allocator's housekeeping computes nothing
+    threads = sorted(int(task.name) for task in tasks.iterdir() if "jemalloc" not in (task / "comm").read_text())
+    for index, thread in enumerate(threads):
+        os.sched_setaffinity(thread, {cores[index % len(cores)]})
 
 
 def explain(error: BaseException, building: bool) -> Failed:
@@ -163,11 +220,12 @@ def says_out_of_memory(text: str) -> bool:
     return any(phrase in text.lower() for phrase in phrases)
 
 
-def _random_array(generator: np.random.Generator, buffer: Any) -> np.ndarray:
-    shape = [int(extent) for extent in buffer.shape]
-    if "float" in str(buffer.dtype):
-        return generator.uniform(-1.0, 1.0, shape).astype(str(buffer.dtype))
-    return generator.integers(0, 2, shape).astype(str(buffer.dtype))
+def _random_arrays(buffers: list[Any], seed: int) -> list[np.ndarray]:
+    """Arguments from `seed`, each from a stream of its own: a changed layout of one leaves the others as they are."""
+    return [
+        random_array(np.random.default_rng([seed, position]), tuple(int(n) for n in buffer.shape), str(buffer.dtype))
+        for position, buffer in enumerate(buffers)
+    ]
 
 
 def _limit_memory(limit_bytes: int) -> None:

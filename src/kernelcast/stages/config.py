@@ -13,6 +13,7 @@ from omegaconf import MISSING
 
 import kernelcast
 from kernelcast.exchange.times import Times
+from kernelcast.measurement.settings import Cache, Way
 
 
 def project_root() -> str:
@@ -44,16 +45,31 @@ class TrackingConfig:
 
 
 @dataclass
-class RunnerConfig:
-    """How one campaign builds and times; `kernelcast.measurement` explains each."""
+class TimingConfig:
+    """How programs are timed; `kernelcast.measurement.settings.TimingSettings` explains each."""
 
-    builders: int = MISSING
+    way: Way = MISSING
+    cache: Cache = MISSING
+    batch_size: int = MISSING
+    least_rounds: int = MISSING
+    most_rounds: int = MISSING
+    uncertainty: float = MISSING
+    budget_seconds: float = MISSING
+    repeat_seconds: float = MISSING
+
+
+@dataclass
+class RunnerConfig:
+    """How one campaign builds and checks; `kernelcast.measurement.settings.RunnerSettings` explains each."""
+
+    devices: Any = MISSING
+    builders: int | None = MISSING
     build_timeout_seconds: float = MISSING
     run_timeout_seconds: float = MISSING
-    batch_size: int = MISSING
-    rounds: int = MISSING
-    repeat_seconds: float = MISSING
     memory_limit_bytes: int = MISSING
+    check_share: float = MISSING
+    remeasure_share: float = MISSING
+    timing: TimingConfig = MISSING
 
 
 @dataclass
@@ -62,6 +78,7 @@ class MeasureConfig:
 
     seed: int = MISSING
     samples_per_workload: int = MISSING
+    evolved_share: float = MISSING
     max_failure_share: float = MISSING
     workload: dict[str, Any] = MISSING
     target: dict[str, Any] = MISSING

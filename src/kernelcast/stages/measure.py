@@ -17,36 +17,53 @@ from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload
 from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
+    from kernelcast.measurement.devices import Runner
     from kernelcast.measurement.journal import Try
+    from kernelcast.measurement.settings import RunnerSettings
 
 logger = logging.getLogger(__name__)
 
 
 def measure(config: DictConfig) -> None:
     """Measures what `config` (schema `MeasureConfig`) asks for into `paths.measurements`."""
-    from kernelcast.measurement.campaign import Plan, run_campaign
-    from kernelcast.measurement.settings import RunnerSettings
+    from kernelcast.measurement.campaign import run_campaign
+    from kernelcast.measurement.plan import Plan
     from kernelcast.stages.tracking import tracked_run
     from kernelcast.tvm_compat import resolve_target
 
-    settings = RunnerSettings(**_plain(config.runner))
+    runner, settings = make_runner(config.runner)
     target = resolve_target(_plain(config.target))
     logger.info("target: %s", target)
     plan = Plan(
         directory=Path(config.paths.measurements),
         workloads=[make_workload(str(name), node) for name, node in config.workload.items()],
         target=target,
+        runner=runner,
         settings=settings,
         samples_per_workload=config.samples_per_workload,
+        evolved_share=config.evolved_share,
         max_failure_share=config.max_failure_share,
         seed=config.seed,
     )
     with tracked_run(config, "measure", "measure") as run:
-        tries = run_campaign(plan)
+        tries = run_campaign(plan).tries
         outcomes = Counter(entry.outcome.value for entry in tries if entry.outcome is not None)
         run.metrics({f"measure/{outcome}": count for outcome, count in outcomes.items()}, step=0)
     Console().print(outcome_table(plan.workloads, tries))
     logger.info("measurements: %s", plan.directory / MEASUREMENTS_FILE)
+
+
+def make_runner(node: Any) -> tuple[Runner, RunnerSettings]:
+    """Where programs run, and how they are built, checked and timed.
+
+    Raises:
+        ConfigError: a value that cannot work; names its key.
+    """
+    from kernelcast.measurement.settings import RunnerSettings, TimingSettings
+
+    values = {str(key): value for key, value in node.items() if key not in ("devices", "timing")}
+    runner: Runner = made("runner.devices", node.devices)
+    return runner, RunnerSettings(timing=TimingSettings(**_plain(node.timing)), **values)
 
 
 def make_workload(name: str, node: Any) -> Workload:
@@ -66,10 +83,10 @@ def outcome_table(workloads: Sequence[Workload], tries: Sequence[Try]) -> Table:
     counts = {workload.key: Counter[Outcome]() for workload in workloads}
     best: dict[str, float] = {}
     for entry in tries:
-        key = entry.candidate.workload_key
+        key = entry.workload_key
         assert entry.outcome is not None, "a finished campaign has an outcome a try"
         counts[key][entry.outcome] += 1
-        for repeat in entry.repeats.values():
+        for repeat in entry.repeats:
             best[key] = min(repeat.run_seconds, best.get(key, repeat.run_seconds))
     seen = [outcome for outcome in Outcome if any(counted[outcome] for counted in counts.values())]
     table = Table(title="programs by outcome")

@@ -1,0 +1,66 @@
+"""What to say about the tries that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kernelcast.errors import MeasurementError
+from kernelcast.measurement.journal import Try
+from kernelcast.measurement.plan import Plan
+from kernelcast.records import Outcome
+
+
+def too_many_failures(plan: Plan, tries: Sequence[Try]) -> bool:
+    """Whether more of the tries have failed than the plan allows."""
+    return sum(entry.has_failed for entry in tries) > plan.max_failure_share * len(tries)
+
+
+def refuse_failures(plan: Plan, tries: Sequence[Try]) -> None:
+    """Ends the campaign as failed when too many programs have failed.
+
+    Raises:
+        MeasurementError: with counts by outcome and the first message of each.
+    """
+    if not too_many_failures(plan, tries):
+        return
+    first: dict[Outcome, Try] = {}
+    for entry in tries:
+        if entry.outcome is not None and entry.has_failed:
+            first.setdefault(entry.outcome, entry)
+    names = {workload.key: workload.name for workload in plan.workloads}
+    examples = "; ".join(
+        f"first {outcome.value} ({names[entry.workload_key]}): {' '.join(entry.ending.message.split())}"
+        for outcome, entry in sorted(first.items())
+        if entry.ending is not None
+    )
+    raise MeasurementError(
+        f"{counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; {examples}. "
+        f"{_advice(first)} and run the same command again: it tries the failed ones again"
+    )
+
+
+def counts(tries: Sequence[Try]) -> str:
+    """`6 of 8 programs measured, 1 crash, 1 run_timeout`."""
+    outcomes = Counter(entry.outcome for entry in tries)
+    parts = [f"{outcomes.pop(Outcome.MEASURED, 0)} of {len(tries)} programs measured"]
+    untried = outcomes.pop(None, 0)
+    parts += [f"{count} {outcome.value}" for outcome, count in sorted(outcomes.items()) if outcome is not None]
+    if untried:
+        parts.append(f"{untried} not tried")
+    return ", ".join(parts)
+
+
+def _advice(kinds: dict[Outcome, Try]) -> str:
+    advice = {
+        Outcome.BUILD_TIMEOUT: "raise runner.build_timeout_seconds",
+        Outcome.RUN_TIMEOUT: "raise runner.run_timeout_seconds",
+        Outcome.OUT_OF_MEMORY: "raise runner.memory_limit_bytes",
+    }
+    steps = [step for outcome, step in advice.items() if outcome in kinds]
+    text = (
+        ", ".join(steps)
+        if steps
+        else "remove the cause; `python scripts/measure.py --probe` tries one program step by step"
+    )
+    return text[0].upper() + text[1:]
