@@ -140,10 +140,11 @@ MEASUREMENT_SCHEMA = pa.schema(
         _column("cut_short", pa.bool_(), "hopelessly slower than the workload's best, so it got fewer repeats"),
         _column("spread", pa.float64(), "interquartile range over median of the first visit's repeats", nullable=True),
         _column("finished_at", pa.float64(), "when the try ended, since 1970", nullable=True, unit="s"),
-        # raw repeats: one entry a repeat in all five lists
+        # raw repeats: one entry a repeat in all six lists
         _column("run_seconds", pa.list_(pa.float64()), "time of one call: mean over the calls of a repeat", unit="s"),
         _column("visit", pa.list_(pa.int32()), "0: the measurement; from 1 on: measured again, batches later"),
         _column("round_index", pa.list_(pa.int32()), "the round of the visit"),
+        _column("calls", pa.list_(pa.int64()), "calls in the repeat"),
         _column("reference_seconds", pa.list_(pa.float64()), "reference kernel in that round", unit="s"),
         _column("ended_at", pa.list_(pa.float64()), "when the repeat ended, since 1970", unit="s"),
     ],
@@ -177,6 +178,7 @@ def measurement_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         raw = {
             "visit": [0] * repeats,
             "round_index": list(range(repeats)),
+            "calls": [1] * repeats,
             "reference_seconds": [float("nan")] * repeats,
             "ended_at": [float("nan")] * repeats,
         }
