@@ -21,7 +21,7 @@ from kernelcast.exchange.database import (
     read_records,
     read_workloads,
 )
-from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
+from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, target_json
 from kernelcast.exchange.replay import replay
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.exchange.times import fault_of
@@ -35,7 +35,7 @@ from kernelcast.records import (
     Workload,
     measurement_table,
 )
-from kernelcast.tvm_compat import load_tvm, make_target
+from kernelcast.tvm_compat import load_tvm
 
 logger = logging.getLogger(__name__)
 
@@ -152,14 +152,14 @@ def chosen_target(counts: Counter[str], wanted: Mapping[str, Any]) -> str:
 def shortest_target(target: dict[str, Any]) -> dict[str, Any]:
     """The same target without the entries that TVM fills in by itself, as a user would write it."""
     try:
-        whole = str(make_target(target))
+        whole = target_json(target)
     except ConfigError:
         return target
     kept = dict(target)
-    for name in sorted(target):
+    for name in sorted(target.keys() - {"kind", "arch"}):
         fewer = {key: value for key, value in kept.items() if key != name}
         try:
-            if name != "kind" and json.loads(str(make_target(fewer))) == json.loads(whole):
+            if json.loads(target_json(fewer)) == json.loads(whole):
                 kept = fewer
         except ConfigError:
             continue
@@ -204,14 +204,14 @@ def _programs(
     workloads: Mapping[int, Workload],
     path: Path,
     aside: SetAside,
-    target: Mapping[str, Any],
+    target: dict[str, Any],
     progress: Callable[[int, int], None],
 ) -> tuple[dict[tuple[str, str], list[TuningRecord]], int]:
     """Records by workload key and program key, in the order of the file, and how many there are in all."""
     # equal traces make equal programs: each is applied once
     traces = list(dict.fromkeys((record.workload, record.trace) for record in records))
     jobs = [(workloads[number], trace) for number, trace in traces]
-    replayed = dict(zip(traces, replay(jobs, str(target["kind"]), progress), strict=True))
+    replayed = dict(zip(traces, replay(jobs, target, progress), strict=True))
     programs: dict[tuple[str, str], list[TuningRecord]] = {}
     count = 0
     for record in records:

@@ -59,13 +59,25 @@ def write_database(measurements: Measurements, directory: Path, times: Times) ->
                     "run `dvc repro measure`"
                 )
             if target not in targets:
-                targets[target] = str(make_target(json.loads(target)))
+                targets[target] = target_json(json.loads(target))
             repeats = usable_repeats(row)
             counts["measured" if repeats else "failed"] += 1
             seconds = times.of(repeats) if repeats else [FAILED_SECONDS]
             fields = [_one_line(row), json.dumps(seconds), targets[target], arguments[key]]
             stream.write(f"[{number[key]},[{','.join(fields)}]]\n")
     return counts
+
+
+def target_json(target: dict[str, Any]) -> str:
+    """A target as TVM writes it, with everything that it fills in.
+
+    Raises:
+        ConfigError: TVM refuses it.
+    """
+    if target.get("kind") == "cuda" and "arch" not in target:
+        # TVM would take that of a GPU of this machine
+        return json.dumps(target)
+    return str(make_target(target))
 
 
 def _workload_line(workload: Workload) -> tuple[str, str]:

@@ -9,19 +9,17 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.records import Workload
-from kernelcast.tvm_compat import available_cores, load_intrinsics, load_tvm, scheduled_module, structural_key
+from kernelcast.tvm_compat import available_cores, prepare_for, scheduled_module, structural_key
 
 CHUNK_TRACES = 64
 """Traces that one process applies at a time."""
 
 TRACES_PER_WORKER = 512
 """Fewer than this many are not worth the seconds that another process needs to load TVM."""
-
-INTRINSICS_OF_KIND = ("cuda", "rocm", "metal", "hexagon")
-"""Kinds of target with tensor intrinsics of their own, which traces name and which only load when asked for."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +36,19 @@ class Replayed:
 
 
 def replay(
-    jobs: Sequence[tuple[Workload, str]], target_kind: str, progress: Callable[[int, int], None]
+    jobs: Sequence[tuple[Workload, str]], target: dict[str, Any], progress: Callable[[int, int], None]
 ) -> list[Replayed]:
     """What each trace makes of its workload, in the order of `jobs`.
 
     Args:
         jobs: workloads and traces.
-        target_kind: kind of the target that the traces are for.
+        target: what the traces are for; they may name tensor intrinsics of its kind.
         progress: called with traces done and in all.
     """
-    tensorized = target_kind in INTRINSICS_OF_KIND and any('"Tensorize"' in trace for _, trace in jobs)
-    prepare = partial(_prepare, target_kind if tensorized else "")
     done: dict[int, list[Replayed]] = {}
     chunks = [jobs[start : start + CHUNK_TRACES] for start in range(0, len(jobs), CHUNK_TRACES)]
     finished = 0
-    for number, replayed in _run(chunks, prepare):
+    for number, replayed in _run(chunks, partial(prepare_for, target)):
         done[number] = replayed
         finished += len(replayed)
         progress(finished, len(jobs))
@@ -84,12 +80,6 @@ def _run(
             # or leaving would wait for every chunk
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _prepare(intrinsics: str) -> None:
-    load_tvm()
-    if intrinsics:
-        load_intrinsics(intrinsics)
 
 
 def _replay_chunk(chunk: Sequence[tuple[Workload, str]]) -> list[Replayed]:

@@ -16,8 +16,17 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.exchange.importing import Imported, chosen_target, import_database, shortest_target
 from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, write_database
 from kernelcast.exchange.times import Times, usable_repeats
-from kernelcast.records import Host, Measurements, Outcome, read_measurements, write_campaign, write_measurements
-from kernelcast.tvm_compat import make_target, parse_module, structural_key
+from kernelcast.measurement.sampling import sample_candidates
+from kernelcast.records import (
+    Host,
+    Measurements,
+    Outcome,
+    Workload,
+    read_measurements,
+    write_campaign,
+    write_measurements,
+)
+from kernelcast.tvm_compat import make_target, parse_module, resolve_target, structural_key
 
 EXCERPT = Path(__file__).parent / "resnet34_a100"
 Read = Callable[..., Imported]
@@ -220,8 +229,33 @@ def test_a_target_loses_what_tvm_fills_in_and_stays_the_same(short: dict[str, An
     assert json.loads(str(make_target(shortest_target(whole)))) == whole
 
 
-def test_a_target_that_this_tvm_refuses_stays_as_it_is() -> None:
-    assert shortest_target({"kind": "no such"}) == {"kind": "no such"}
+@pytest.mark.parametrize("target", [{"kind": "no such"}, {"kind": "cuda"}, {"kind": "cuda", "max_num_threads": 1024}])
+def test_a_target_that_tvm_cannot_complete_stays_as_it_is(target: dict[str, Any]) -> None:
+    assert shortest_target(target) == target
+
+
+def test_programs_of_a_gpu_go_out_and_come_in_on_a_machine_without_one(
+    suite: list[Workload], collect: Callable[[list[dict]], Measurements], read: Read, tmp_path: Path
+) -> None:
+    target = {"kind": "cuda", "arch": "sm_80"}
+    rows = [
+        {
+            "workload_key": suite[0].key,
+            "workload_name": suite[0].name,
+            "workload_kind": suite[0].kind,
+            "program_key": candidate.program_key,
+            "trace": candidate.trace,
+            "target": json.dumps(target),
+            "outcome": "measured",
+            "run_seconds": [1e-5],
+        }
+        for candidate in sample_candidates(suite[0], resolve_target(target), 3, seed=0)
+    ]
+    measurements = collect(rows)
+    write_database(measurements, tmp_path, Times.all)
+    found = read(tmp_path, kind="cuda").measurements
+    assert times_of(found) == times_of(measurements)
+    assert (found.campaign.target["kind"], found.campaign.target["arch"]) == ("cuda", "sm_80")
 
 
 def test_the_host_is_what_the_caller_says(database: Path) -> None:

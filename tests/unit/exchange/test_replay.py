@@ -21,7 +21,7 @@ def test_every_trace_gives_its_program_or_says_why_not(
     jobs = [(workload, candidate.trace) for workload, candidate in candidates]
     wrong = (candidates[0][0], candidates[-1][1].trace)
     seen: list[tuple[int, int]] = []
-    found = replay([*jobs[:3], wrong, *jobs[3:]], "llvm", lambda done, total: seen.append((done, total)))
+    found = replay([*jobs[:3], wrong, *jobs[3:]], {"kind": "llvm"}, lambda done, total: seen.append((done, total)))
     refused = found.pop(3)
     assert found == [Replayed(candidate.program_key) for _, candidate in candidates]
     assert refused.program_key == ""
@@ -31,4 +31,4 @@ def test_every_trace_gives_its_program_or_says_why_not(
 
 
 def test_nothing_to_do_is_nothing() -> None:
-    assert replay([], "llvm", lambda done, total: None) == []
+    assert replay([], {"kind": "llvm"}, lambda done, total: None) == []

@@ -86,9 +86,15 @@ def imported(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_graphs_of_imported_and_of_measured_times_are_the_same(measured: Path, imported: Path) -> None:
+@pytest.fixture(scope="module")
+def runs(imported: Path) -> str:
+    """One MLflow database for all: to make one takes seconds. The run of `imported` is the first in it."""
+    return f"paths.runs={imported}/runs"
+
+
+def test_graphs_of_imported_and_of_measured_times_are_the_same(measured: Path, imported: Path, runs: str) -> None:
     for root in (measured, imported):
-        graphs(config_of("graphs", root))
+        graphs(config_of("graphs", root, runs))
     original, copy = (read_programs(root / "data" / "graphs") for root in (measured, imported))
     assert len(copy) == len(original) == 9
     assert copy.workload_names == original.workload_names == ("matmul", "softmax", "norm")
@@ -102,7 +108,7 @@ def test_graphs_of_imported_and_of_measured_times_are_the_same(measured: Path, i
 
 def test_the_run_counts_what_came_in(imported: Path, source: Path) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{imported}/runs/mlflow.db")
-    (run,) = client.search_runs(["1"], "tags.`kernelcast.stage` = 'import'")
+    run = client.search_runs(["1"], "tags.`kernelcast.stage` = 'import'")[-1]
     assert run.info.status == "FINISHED"
     counts = {name.removeprefix("import/"): value for name, value in run.data.metrics.items()}
     assert counts == {"records": 12, "copies": 0, "set_aside": 0, "measured": 9, "run_error": 3}
@@ -110,10 +116,10 @@ def test_the_run_counts_what_came_in(imported: Path, source: Path) -> None:
 
 
 def test_this_machine_is_described_when_it_measured(
-    source: Path, imported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    source: Path, imported: Path, runs: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        import_(config_of("import", tmp_path, f"source={source}", "host=this", "target={num-cores: 1}"))
+        import_(config_of("import", tmp_path, runs, f"source={source}", "host=this", "target={num-cores: 1}"))
     campaign, _ = read_campaign(tmp_path / "data" / "measurements")
     assert campaign.host is not None
     assert campaign.host.peak_flops_per_second > 1e8
@@ -121,16 +127,16 @@ def test_this_machine_is_described_when_it_measured(
     assert "12 records became 12 programs of 3 workloads (9 measured, 3 run_error)" in caplog.text
 
 
-def test_what_is_there_stays_unless_it_is_an_import_to_be_replaced(source: Path, tmp_path: Path) -> None:
-    import_(config_of("import", tmp_path, f"source={source}"))
+def test_what_is_there_stays_unless_it_is_an_import_to_be_replaced(source: Path, runs: str, tmp_path: Path) -> None:
+    import_(config_of("import", tmp_path, runs, f"source={source}"))
     folder = tmp_path / "data" / "measurements"
     with pytest.raises(ConfigError, match="overwrite=true"):
         import_(config_of("import", tmp_path, f"source={source}"))
-    import_(config_of("import", tmp_path, f"source={source}", "overwrite=true"))
+    import_(config_of("import", tmp_path, runs, f"source={source}", "overwrite=true"))
     assert read_measurements(folder).table.num_rows == 12
     (folder / "journal.jsonl").write_text("months of work")
     with pytest.raises(ConfigError, match=r"journal\.jsonl, so it was not imported"):
-        import_(config_of("import", tmp_path, f"source={source}", "overwrite=true"))
+        import_(config_of("import", tmp_path, runs, f"source={source}", "overwrite=true"))
     assert (folder / "journal.jsonl").read_text() == "months of work"
 
 
@@ -144,7 +150,7 @@ def test_what_is_there_stays_unless_it_is_an_import_to_be_replaced(source: Path,
     ],
 )
 def test_a_mistake_is_said_and_leaves_no_measurements(
-    source: Path, tmp_path: Path, overrides: list[str], kind: type[KernelcastError], says: str
+    source: Path, runs: str, tmp_path: Path, overrides: list[str], kind: type[KernelcastError], says: str
 ) -> None:
     broken = tmp_path / "source" / "broken"
     broken.mkdir(parents=True)
@@ -153,7 +159,7 @@ def test_a_mistake_is_said_and_leaves_no_measurements(
         (broken.parent / name).write_bytes((source / name).read_bytes())
     given = [one.replace("{source}", str(broken.parent)) for one in overrides]
     with pytest.raises(kind, match=says):
-        import_(config_of("import", tmp_path, *given))
+        import_(config_of("import", tmp_path, runs, *given))
     assert not (tmp_path / "data").exists()
 
 
