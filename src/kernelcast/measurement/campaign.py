@@ -164,9 +164,10 @@ class _Campaign:
                 except MeasurementError as error:
                     logger.warning("%s", error)
                     refused.append(error)
-        if len(refused) > self._plan.max_failure_share * len(lacking):
+        # of all: those that could be scheduled are not lacking when the same command runs again
+        if len(refused) > self._plan.max_failure_share * len(self._plan.workloads):
             raise MeasurementError(
-                f"{len(refused)} of {len(lacking)} workloads cannot be scheduled; first: {refused[0]}"
+                f"{len(refused)} of {len(self._plan.workloads)} workloads cannot be scheduled; first: {refused[0]}"
             )
 
     def _plan_drawn(self, workload: Workload, origin: Origin, drawn: Sequence[Candidate]) -> None:
@@ -320,6 +321,12 @@ def _only_process(directory: Path) -> Iterator[None]:
         lock.release()
 
 
+def new_campaign(plan: Plan) -> Campaign:
+    """What will hold for all measurements of a folder; describes the host, which takes a second."""
+    host = plan.runner.host(plan.target)
+    return Campaign(MEASUREMENTS_VERSION, plan.target, host, tvm_versions(), plan.settings.timing.as_dict(), plan.seed)
+
+
 def _campaign(plan: Plan) -> Campaign:
     """The campaign of this folder: the one that is there if it agrees with the plan, else a new one."""
     directory = plan.directory
@@ -331,11 +338,14 @@ def _campaign(plan: Plan) -> Campaign:
                 f"{directory} has a {JOURNAL_FILE} but no {CAMPAIGN_FILE} that says how it was measured; move the "
                 "folder away and run the same command again"
             )
-        host = plan.runner.host(plan.target)
-        return Campaign(
-            MEASUREMENTS_VERSION, plan.target, host, tvm_versions(), plan.settings.timing.as_dict(), plan.seed
-        )
+        return new_campaign(plan)
     campaign, _ = read_campaign(directory)
+    if campaign.version != MEASUREMENTS_VERSION:
+        raise MeasurementError(
+            f"{directory} was measured by an earlier kernelcast (version {campaign.version} of such folders, this one "
+            f"writes {MEASUREMENTS_VERSION}): it can be learned from, but nothing can be measured into it; move the "
+            "folder away, or set another one with paths.measurements=FOLDER"
+        )
     if campaign.host is None:
         raise MeasurementError(
             f"{directory} holds imported measurements; nothing can be measured into it: set another folder with "

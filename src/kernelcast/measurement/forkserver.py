@@ -90,15 +90,18 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115, whoever closes the worker closes it
         with theirs:
-            pid = self._ask(FORK, memory_limit_bytes, [theirs.fileno(), log.fileno()])
+            with self._lock:
+                pid = self._ask(FORK, memory_limit_bytes, [theirs.fileno(), log.fileno()])
         return pid, Connection(ours.detach()), log
 
-    def reap(self, pid: int) -> int:
+    def reap(self, pid: int) -> int | None:
         """Waits for the end of a worker and returns its exit code, or minus the signal that ended it.
 
-        After an interrupted request it only says SIGKILL: `close`, which comes next, ends and collects all workers.
+        After a request that was interrupted or not answered nobody can tell, and it returns None: `close`, which comes
+        next, ends and collects all workers.
         """
-        return self._ask(REAP, pid, [])
+        with self._lock:
+            return None if self._interrupted else self._ask(REAP, pid, [])
 
     def close(self) -> None:
         """Ends the server and with it every worker."""
@@ -114,16 +117,13 @@ class ForkServer:
         self._log.close()
 
     def _ask(self, letter: bytes, value: int, descriptors: list[int]) -> int:
-        with self._lock:
-            if self._interrupted and letter == REAP:
-                return -signal.SIGKILL
-            self._interrupted = True
-            # when the server is gone, `_receive` says so
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                socket.send_fds(self._control, [MESSAGE.pack(letter, value)], descriptors)
-            result = self._receive(letter)
-            self._interrupted = False
-            return result
+        self._interrupted = True
+        # when the server is gone, `_receive` says so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(self._control, [MESSAGE.pack(letter, value)], descriptors)
+        result = self._receive(letter)
+        self._interrupted = False
+        return result
 
     def _receive(self, expected: bytes) -> int:
         try:

@@ -6,6 +6,7 @@ is complete when its newline is there; what follows the last newline was being w
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -194,8 +195,15 @@ class Journal:
     def _write(self, event: dict[str, Any]) -> None:
         line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
         with storage_errors(self.path):
-            while line:
-                line = line[self._stream.write(line) :]
+            start = os.fstat(self._stream.fileno()).st_size
+            try:
+                while line:
+                    line = line[self._stream.write(line) :]
+            except OSError:
+                # what another thread writes next must not end up behind half a line
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._stream.fileno(), start)
+                raise
         self._apply(event)
 
     def _replay(self) -> None:

@@ -56,7 +56,7 @@ class LocalRunner:
     def check(self, target: dict[str, Any]) -> None:
         """Refuses targets whose programs cannot be timed here."""
         check_runs_here(target)
-        cores = len(cores_of_machine())
+        cores = sum(len(threads) for threads in cores_of_machine())
         if target["kind"] == "llvm" and self.slots * target["num-cores"] > cores:
             raise ConfigError(
                 f"runner.devices.slots: {self.slots} programs of {target['num-cores']} threads (target.num-cores) "
@@ -223,7 +223,9 @@ class LocalDevice:
             return Loading(built)
         prepared = self._bench.run(worker, Prepare(self._bench.seed, expected))
         if isinstance(prepared, Failed):
-            return Loading(prepared, built.build_seconds)
+            # nothing else is found out by comparing
+            compared = expected is not None and prepared.outcome is Outcome.WRONG_RESULT
+            return Loading(prepared, built.build_seconds, checked=compared)
         assert isinstance(prepared, Prepared), prepared
         program = LocalProgram(worker, self._bench, self._cores, self._flush_bytes)
         return Loading(program, built.build_seconds, prepared.call_seconds, expected is not None)

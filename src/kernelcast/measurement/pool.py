@@ -8,6 +8,7 @@ import signal
 from types import TracebackType
 from typing import Any
 
+from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.messages import Build, Failed, Sample
 from kernelcast.measurement.worker import says_out_of_memory
@@ -83,6 +84,10 @@ class ProgramProcess:
         # the connection is closed but the process may still be writing its last words
         code = self._server.reap(self._pid)
         self.connection.close()
+        if code is None:
+            # it died with the server, which says nothing about its program
+            self._log.close()
+            raise MeasurementError("the process that starts the workers ended; run the same command again")
         with self._log as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
             words = log.read().decode(errors="replace").strip()
