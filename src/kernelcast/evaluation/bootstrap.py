@@ -37,6 +37,36 @@ class Resampling(StrEnum):
 
 
 @dataclass(frozen=True)
+class Bootstrap:
+    """How intervals are made.
+
+    Attributes:
+        samples: number of draws.
+        confidence: share of the draws inside the interval, in (0, 1).
+        seed: of the draws.
+    """
+
+    samples: int
+    confidence: float
+    seed: int
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The percentiles that bound the interval."""
+        tail = 100 * (1 - self.confidence) / 2
+        return tail, 100 - tail
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and both ends of its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Interval:
     """Lower and upper end of a percentile interval."""
 
@@ -88,14 +118,21 @@ def mean_over_workloads(
     replicates: Float64[np.ndarray, "workloads samples"], resampling: Resampling, seed: int
 ) -> Float64[np.ndarray, "samples"]:
     """Mean over the workloads of each draw, with the workloads drawn again where `resampling` asks for it."""
+    return drawn_again(replicates, resampling, seed).mean(axis=0)
+
+
+def drawn_again(
+    replicates: Float64[np.ndarray, "*figures workloads samples"], resampling: Resampling, seed: int
+) -> Float64[np.ndarray, "*figures workloads samples"]:
+    """Figures of each workload and draw, with the workloads drawn again where `resampling` asks for it."""
     if resampling == Resampling.PROGRAMS:
-        return replicates.mean(axis=0)
-    workloads, samples = replicates.shape
+        return replicates
+    workloads, samples = replicates.shape[-2:]
     random = np.random.default_rng([seed, 1])
     chosen = random.integers(workloads, size=(samples, workloads))
     # from any draw of programs, so that a workload chosen twice brings two independent draws
     draw = random.integers(samples, size=(samples, workloads))
-    return replicates[chosen, draw].mean(axis=1)
+    return np.swapaxes(replicates[..., chosen, draw], -1, -2)
 
 
 def resampled_metric(
@@ -133,9 +170,23 @@ def resampled_order(
 ) -> tuple[Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"]]:
     """Kendall's tau-b and pairwise accuracy of every draw.
 
+    Copies of one program are ties in both and count nowhere, as in the plain metric.
+    """
+    agreement, true_pairs, predicted_pairs = order_sums(truth, predicted, draws)
+    scale = np.sqrt(true_pairs * predicted_pairs)
+    tau = np.divide(agreement, scale, out=np.zeros(len(draws)), where=scale > 0)
+    accuracy = 0.5 + 0.5 * np.divide(agreement, true_pairs, out=np.zeros(len(draws)), where=true_pairs > 0)
+    return tau, accuracy
+
+
+def order_sums(
+    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], draws: Int64[np.ndarray, "samples n"]
+) -> tuple[Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"]]:
+    """For every draw: pairs that agree minus pairs that disagree, pairs ordered in the truth and in `predicted`.
+
     With w how often each program was drawn and S, P the signs of all pairs of the truth and of the prediction, a sum
-    over the pairs of a draw is the quadratic form w' (S * P) w: no pair is looked at once per draw. Copies of one
-    program are ties in both and count nowhere, as in the plain metric.
+    over the pairs of a draw is the quadratic form w' (S * P) w: no pair is looked at once per draw. Each pair counts in
+    both directions.
     """
     samples, n = draws.shape
     weights = np.bincount((draws + n * np.arange(samples)[:, None]).ravel(), minlength=samples * n)
@@ -146,12 +197,7 @@ def resampled_order(
         total: Float64[np.ndarray, "samples"] = np.einsum("sn,sn->s", weights @ pairs, weights)
         return total
 
-    agreement = pair_sum(true_sign * predicted_sign)
-    true_pairs, predicted_pairs = pair_sum(np.abs(true_sign)), pair_sum(np.abs(predicted_sign))
-    scale = np.sqrt(true_pairs * predicted_pairs)
-    tau = np.divide(agreement, scale, out=np.zeros(samples), where=scale > 0)
-    accuracy = 0.5 + 0.5 * np.divide(agreement, true_pairs, out=np.zeros(samples), where=true_pairs > 0)
-    return tau, accuracy
+    return pair_sum(true_sign * predicted_sign), pair_sum(np.abs(true_sign)), pair_sum(np.abs(predicted_sign))
 
 
 def resampled_top_k(

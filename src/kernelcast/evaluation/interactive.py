@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 from plotly.subplots import make_subplots
 
+from kernelcast.evaluation.machine import NEAR_BEST, MachineState, speeds
 from kernelcast.evaluation.palette import COLOURS, PLOTLY_MARKERS, style
 from kernelcast.evaluation.plots import learning_panels, relative_times_and_places, seconds_of
 from kernelcast.evaluation.results import ModelResult, SplitResult
@@ -21,7 +22,7 @@ MOST_SVG_POINTS = 4000
 """More points than this are drawn by WebGL, which stays fluent at tens of thousands."""
 
 MOST_STATE_POINTS = 2000
-"""Points of the machine's state that are kept; an eye sees no more."""
+"""Points of the machine's state that are kept, of all devices together; an eye sees no more."""
 
 GRID = "#e2e5e9"
 
@@ -169,22 +170,74 @@ def learning_chart(series: Mapping[str, Sequence[tuple[int, float]]]) -> go.Figu
     return dressed(figure)
 
 
-def state_chart(minutes: np.ndarray, slowdown: np.ndarray) -> go.Figure:
-    """How long the reference kernel took over the campaign, relative to its best: the machine's state."""
-    step = max(1, math.ceil(len(minutes) / MOST_STATE_POINTS))
+def state_chart(states: Sequence[MachineState]) -> go.Figure:
+    """How long the reference kernel took over the campaign, relative to its best: the machine's state, by device."""
+    figure = go.Figure()
+    for number, state in enumerate(states):
+        colour, marker = style(number)
+        minutes, slowdown = state.thinned(MOST_STATE_POINTS // len(states))
+        figure.add_trace(
+            go.Scatter(
+                x=minutes,
+                y=slowdown,
+                mode="markers",
+                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 4, "opacity": 0.5},
+                hovertemplate="minute %{x:.1f}: %{y:.2f} times its best",
+                name=state.device if len(states) > 1 else "",
+            )
+        )
+    figure.add_hline(y=NEAR_BEST, line={"color": "black", "dash": "dot", "width": 1})
+    figure.update_xaxes(title="minutes since the first repeat")
+    spanned = np.concatenate([state.slowdown for state in states])
+    figure.update_yaxes(title="reference kernel / its best", type="log", **decades(spanned))
+    figure.update_layout(height=300, showlegend=len(states) > 1)
+    return dressed(figure)
+
+
+def speeds_chart(states: Sequence[MachineState]) -> go.Figure:
+    """How often the reference kernel took how long, relative to its best: a machine of two speeds shows two peaks."""
+    edges, shares = speeds(list(states))
+    figure = go.Figure()
+    for number, (state, share) in enumerate(zip(states, shares, strict=True)):
+        colour, _ = style(number)
+        figure.add_trace(
+            go.Scatter(
+                x=edges,
+                # a step holds from its edge on; the last edge repeats the last step
+                y=np.append(share, share[-1]),
+                mode="lines",
+                line={"shape": "hv", "color": colour},
+                fill="tozeroy" if len(states) == 1 else None,
+                hovertemplate="from %{x:.2f} times its best: %{y:.1%} of the repeats",
+                name=state.device if len(states) > 1 else "",
+            )
+        )
+    figure.add_vline(x=NEAR_BEST, line={"color": "black", "dash": "dot", "width": 1})
+    figure.update_xaxes(title="reference kernel / its best (last step: and slower)")
+    figure.update_yaxes(title="share of the repeats", tickformat=".0%", rangemode="tozero")
+    figure.update_layout(height=300, showlegend=len(states) > 1)
+    return dressed(figure)
+
+
+def spread_chart(spread: np.ndarray, limit: float | None) -> go.Figure:
+    """How far the repeats of the programs spread: the share of programs that spread at most so much."""
+    ordered = np.quantile(spread, np.linspace(0, 1, min(len(spread), MOST_STATE_POINTS)), method="nearest")
+    share = np.linspace(0, 1, len(ordered) + 1)[1:]
     figure = go.Figure(
         go.Scatter(
-            x=minutes[::step],
-            y=slowdown[::step],
-            mode="markers",
-            marker={"color": COLOURS[0], "size": 4, "opacity": 0.5},
-            hovertemplate="minute %{x:.1f}: %{y:.2f} times its best",
+            x=ordered,
+            y=share,
+            mode="lines",
+            line={"shape": "hv", "color": COLOURS[0]},
+            hovertemplate="%{y:.0%} of the programs spread at most %{x:.3f}",
             name="",
         )
     )
-    figure.update_xaxes(title="minutes since the first repeat")
-    figure.update_yaxes(title="reference kernel / its best", type="log", **decades(slowdown))
-    figure.update_layout(height=300)
+    if limit is not None:
+        figure.add_vline(x=limit, line={"color": "black", "dash": "dash", "width": 1}, annotation_text="limit")
+    figure.update_xaxes(title="interquartile range / median of a program's repeats", rangemode="tozero")
+    figure.update_yaxes(title="share of the programs", tickformat=".0%", range=[0, 1.02])
+    figure.update_layout(height=300, showlegend=False)
     return dressed(figure)
 
 

@@ -1,47 +1,69 @@
 """The noise ceiling: how well one measurement of the programs predicts another of the same programs.
 
-No model can be told to be better than that. Both measurements come from one campaign: the minimum over the even rounds
-and the minimum over the odd rounds, two labels that share no repeat. Each has half as many rounds as the label that
-models learn from, so the label itself is somewhat better than the ceiling says; and both halves see the same minutes of
-the machine, so a state of the machine that lasts through all rounds stays unseen.
+No model can be told to be better than that. Where the campaign measured programs again (visits from 1 on: built and
+timed anew, batches or hours later), the ceiling is the agreement between the label of visit 0, which models learn from,
+and the same kind of label from the first later visit.
+
+Where it did not, the even rounds of the one visit against the odd ones have to do. These halves share no repeat, but
+each has half as many rounds as the label, so the label itself is somewhat better than they say; and both see the same
+minutes of the machine, so a state of the machine that lasts through all rounds stays unseen, and the label may be much
+worse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float64, Int64
 
+from kernelcast.evaluation.bootstrap import Bootstrap, Estimate, Resampling
+from kernelcast.evaluation.metrics import kendall_tau
+from kernelcast.evaluation.pooling import pooled_order
+from kernelcast.evaluation.summary import workload_rows
+from kernelcast.graphs.labels import Labelling, best_reference, faults, seconds_of
+from kernelcast.graphs.repeats import FIRST_VISIT, Repeats
+
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
 
 
+class Source(StrEnum):
+    """Which two measurements are compared."""
+
+    VISITS = "visits"
+    """The first visit and a later one."""
+
+    HALVES = "halves"
+    """Even and odd rounds of the first visit."""
+
+
 @dataclass(frozen=True)
-class HalfLabels:
-    """Two labels for every program that was measured in even and in odd rounds.
+class PairedLabels:
+    """Two labels for every program that has two.
 
     Attributes:
+        source: where they come from.
         row: number of the pair by (workload name, program key).
-        even_log_seconds: natural logarithm of the minimum over the even rounds.
-        odd_log_seconds: the same over the odd rounds.
-        unpaired: measured programs without a time in one of the halves.
+        first_log_seconds: natural logarithm of seconds, of the first visit or the even rounds.
+        second_log_seconds: of the later visit or the odd rounds.
     """
 
+    source: Source
     row: dict[tuple[str, str], int]
-    even_log_seconds: Float64[np.ndarray, "pairs"]
-    odd_log_seconds: Float64[np.ndarray, "pairs"]
-    unpaired: int
+    first_log_seconds: Float64[np.ndarray, "pairs"]
+    second_log_seconds: Float64[np.ndarray, "pairs"]
 
     def rows_of(self, programs: Programs) -> tuple[Int64[np.ndarray, "found"], Int64[np.ndarray, "found"]]:
         """The rows of `programs` that have both labels, and the pairs of these rows."""
         names = programs.workload_names
         pairs = np.array(
             [
-                self.row.get((names[workload], str(key)), -1)
-                for workload, key in zip(programs.workload, programs.program_key, strict=True)
+                self.row.get((names[workload], key), -1)
+                for workload, key in zip(programs.workload.tolist(), programs.program_key.tolist(), strict=True)
             ],
             dtype=np.int64,
         )
@@ -50,56 +72,130 @@ class HalfLabels:
 
 
 @dataclass(frozen=True)
+class WorkloadNoise:
+    """How far two measurements of the programs of one workload are apart.
+
+    Attributes:
+        workload: its name.
+        programs: those with both labels.
+        ratio_median: of the larger over the smaller of both labels, median over the programs.
+        ratio_p90: the same, 90th percentile.
+        kendall_tau: between both labels; None for a single program.
+    """
+
+    workload: str
+    programs: int
+    ratio_median: float
+    ratio_p90: float
+    kendall_tau: float | None
+
+
+@dataclass(frozen=True)
 class Noise:
     """How far two measurements of the same program are apart.
 
     Attributes:
+        source: which two measurements, a `Source`.
         programs: programs with both labels.
-        unpaired: measured programs without.
+        unpaired: programs without.
         ratio_median: of the larger over the smaller of both labels, median over the programs; 1 is no noise.
         ratio_p90: the same, 90th percentile.
+        kendall_tau: pooled over the workloads: over all pairs of programs of one workload; None where there is no pair.
+        comparisons: these pairs of programs.
+        workloads: by workload, those with both labels for a program.
     """
 
+    source: str
     programs: int
     unpaired: int
-    ratio_median: float
-    ratio_p90: float
+    ratio_median: Estimate
+    ratio_p90: Estimate
+    kendall_tau: Estimate | None
+    comparisons: int
+    workloads: tuple[WorkloadNoise, ...]
 
 
-def half_labels(measured: pa.Table) -> HalfLabels:
-    """Labels from the even and from the odd rounds of every row of `measured` (columns of `MEASUREMENT_SCHEMA`)."""
-    lengths = np.asarray(measured["run_seconds"].combine_chunks().value_lengths().to_numpy(zero_copy_only=False))
-    program = np.repeat(np.arange(measured.num_rows), lengths)
-    seconds = flat_values(measured, "run_seconds", np.float64)
-    odd = flat_values(measured, "round_index", np.int64) % 2 == 1
-    usable = np.isfinite(seconds) & (seconds > 0)
+def paired_labels(measured: pa.Table, labelling: Labelling) -> PairedLabels:
+    """Two labels for every row of `measured` (columns of `MEASUREMENT_SCHEMA`) that has two.
 
-    def minimum(chosen: np.ndarray) -> Float64[np.ndarray, "rows"]:
-        lowest = np.full(measured.num_rows, np.inf)
-        np.minimum.at(lowest, program[chosen], seconds[chosen])
-        return lowest
+    Later visits where any row has both labels, else even and odd rounds. Pairs of a corrected and an uncorrected label
+    are left out: they differ in more than noise.
 
-    even_seconds, odd_seconds = minimum(usable & ~odd), minimum(usable & odd)
-    both = np.flatnonzero(np.isfinite(even_seconds) & np.isfinite(odd_seconds))
-    names = measured["workload_name"].to_pylist()
-    keys = measured["program_key"].to_pylist()
-    return HalfLabels(
-        row={(names[i], keys[i]): pair for pair, i in enumerate(both)},
-        even_log_seconds=np.log(even_seconds[both]),
-        odd_log_seconds=np.log(odd_seconds[both]),
-        unpaired=measured.num_rows - len(both),
+    Args:
+        measured: rows that carry times.
+        labelling: how models' labels were made; both labels are made so.
+    """
+    repeats = Repeats.of(measured)
+    best = best_reference(repeats, labelling)
+    first = repeats.select(repeats.visit == FIRST_VISIT)
+    visits = _pairs(measured, Source.VISITS, first, _next_visit(repeats), labelling, best)
+    if visits.row:
+        return visits
+    odd = first.round_index % 2 == 1
+    return _pairs(measured, Source.HALVES, first.select(~odd), first.select(odd), labelling, best)
+
+
+def _next_visit(repeats: Repeats) -> Repeats:
+    """The repeats of each row's first later visit."""
+    later = repeats.visit > FIRST_VISIT
+    next_visit = np.full(repeats.rows, np.iinfo(np.int64).max)
+    np.minimum.at(next_visit, repeats.row[later], repeats.visit[later])
+    return repeats.select(later & (repeats.visit == next_visit[repeats.row]))
+
+
+def _pairs(
+    measured: pa.Table, source: Source, first: Repeats, second: Repeats, labelling: Labelling, best: float
+) -> PairedLabels:
+    seconds, uncorrected = zip(
+        *(
+            seconds_of(repeats.select((faults(repeats) == "")[repeats.row]), labelling, best)
+            for repeats in (first, second)
+        ),
+        strict=True,
+    )
+    both = np.flatnonzero(np.isfinite(seconds[0]) & np.isfinite(seconds[1]) & (uncorrected[0] == uncorrected[1]))
+    rows = measured.select(["workload_name", "program_key"]).take(pa.array(both))
+    keys = zip(rows["workload_name"].to_pylist(), rows["program_key"].to_pylist(), strict=True)
+    return PairedLabels(
+        source, {key: pair for pair, key in enumerate(keys)}, np.log(seconds[0][both]), np.log(seconds[1][both])
     )
 
 
-def noise_of(labels: HalfLabels) -> Noise | None:
-    """The distance between both labels; None where no program has two, as in a campaign of one round."""
-    if not labels.row:
+def noise_of(programs: Programs, labels: PairedLabels, bootstrap: Bootstrap) -> Noise | None:
+    """The distance between both labels of those of `programs` that have two; None where none has.
+
+    The intervals are over programs, drawn again within every workload: they tell of these workloads.
+    """
+    found, pairs = labels.rows_of(programs)
+    if not len(found):
         return None
-    ratio = np.exp(np.abs(labels.even_log_seconds - labels.odd_log_seconds))
-    median, p90 = np.percentile(ratio, [50, 90])
-    return Noise(len(ratio), labels.unpaired, float(median), float(p90))
+    workload = programs.workload[found]
+    first, second = labels.first_log_seconds[pairs], labels.second_log_seconds[pairs]
+    ratio = np.exp(np.abs(first - second))
+    order = pooled_order(first, second, workload, Resampling.PROGRAMS, bootstrap)
+    return Noise(
+        source=labels.source.value,
+        programs=len(found),
+        unpaired=len(programs) - len(found),
+        ratio_median=_quantile(ratio, 50, bootstrap),
+        ratio_p90=_quantile(ratio, 90, bootstrap),
+        kendall_tau=order.kendall_tau if order else None,
+        comparisons=order.comparisons if order else 0,
+        workloads=tuple(
+            WorkloadNoise(
+                workload=programs.workload_names[number],
+                programs=len(rows),
+                ratio_median=float(np.median(ratio[rows])),
+                ratio_p90=float(np.percentile(ratio[rows], 90)),
+                kendall_tau=kendall_tau(first[rows], second[rows]) if len(rows) > 1 else None,
+            )
+            for number, rows in workload_rows(workload)
+        ),
+    )
 
 
-def flat_values(table: pa.Table, column: str, dtype: type[np.generic]) -> np.ndarray:
-    """All entries of a list column, one list after the other."""
-    return np.asarray(table[column].combine_chunks().flatten().to_numpy(zero_copy_only=False), dtype=dtype)
+def _quantile(ratio: Float64[np.ndarray, "programs"], percent: float, bootstrap: Bootstrap) -> Estimate:
+    random = np.random.default_rng(bootstrap.seed)
+    drawn = np.array([np.percentile(random.choice(ratio, len(ratio)), percent) for _ in range(bootstrap.samples)])
+    low, high = np.percentile(drawn, bootstrap.ends)
+    return Estimate(float(np.percentile(ratio, percent)), float(low), float(high))

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from kernelcast.evaluation import plots
+from kernelcast.evaluation.machine import MachineState
+from kernelcast.evaluation.machine_plots import machine_figure
 from kernelcast.evaluation.predictions import write_predictions
 from kernelcast.evaluation.results import RESULTS_FILE, Results, write_results
 from kernelcast.evaluation.table import long_rows, nested_metrics, per_workload_rows, wide_rows, write_csv
@@ -19,7 +21,9 @@ LEARNING_COLUMNS = ("split", "model", "metric", "step", "value")
 DOTS_PER_INCH = 120
 
 
-def write_outputs(directory: Path, results: Results, predictions: pa.Table, models: Path) -> None:
+def write_outputs(
+    directory: Path, results: Results, predictions: pa.Table, models: Path, states: list[MachineState]
+) -> None:
     """Writes results, tables, learning curves, predictions and plots.
 
     `results.json` and `metrics.json` are removed first and written last: where they are, all files belong together.
@@ -29,6 +33,7 @@ def write_outputs(directory: Path, results: Results, predictions: pa.Table, mode
         results: the numbers.
         predictions: columns of `PREDICTION_SCHEMA`.
         models: folder of the trained models, for their learning curves.
+        states: of the machine, by device.
     """
     for name in (RESULTS_FILE, METRICS_FILE):
         (directory / name).unlink(missing_ok=True)
@@ -37,7 +42,7 @@ def write_outputs(directory: Path, results: Results, predictions: pa.Table, mode
     write_csv(directory / "leaderboard.csv", long_rows(results))
     write_csv(directory / "per_workload.csv", per_workload_rows(results))
     write_csv(directory / "learning.csv", learning_rows(results, models), LEARNING_COLUMNS)
-    write_plots(directory / "plots", results, predictions)
+    write_plots(directory / "plots", results, predictions, states)
     write_metric_files(directory / "metrics", results)
     write_results(directory, results)
     write_json(directory / METRICS_FILE, nested_metrics(results))
@@ -64,10 +69,12 @@ def learning_rows(results: Results, models: Path) -> list[dict[str, Any]]:
     ]
 
 
-def write_plots(directory: Path, results: Results, predictions: pa.Table) -> None:
-    """Draws the leaderboard, every split's tau by workload and every model's predictions."""
+def write_plots(directory: Path, results: Results, predictions: pa.Table, states: list[MachineState]) -> None:
+    """Draws the leaderboard, every split's tau by workload, every model's predictions and the machine's state."""
     splits, names = (np.asarray(predictions[column].to_pylist(), dtype=object) for column in ("split", "model"))
     with atomic_directory(directory) as temporary:
+        if states:
+            machine_figure(states).savefig(temporary / "machine_state.png", dpi=DOTS_PER_INCH)
         plots.leaderboard_figure(results.splits).savefig(temporary / "leaderboard.png", dpi=DOTS_PER_INCH)
         for result in results.splits:
             plots.tau_figure(result).savefig(temporary / f"{result.split}_tau_by_workload.png", dpi=DOTS_PER_INCH)

@@ -152,7 +152,7 @@ def leaderboard_figure(splits: Sequence[SplitResult]) -> Figure:
             axes.plot(tau.value, row, marker, color=colour, markersize=7)
         for again in result.models:
             if again.role == Role.CEILING and "kendall_tau" in again.metrics:
-                axes.axvline(again.metrics["kendall_tau"].value, color="black", linestyle="--", label="noise ceiling")
+                axes.axvline(again.metrics["kendall_tau"].value, color="black", linestyle="--", label=again.model)
                 axes.legend(loc="lower left", fontsize="small")
         axes.axvline(0, color="black", linewidth=1, linestyle=":")
         axes.set_yticks(range(len(models)), [model.model for model in models])

@@ -19,8 +19,10 @@ from plotly.offline import get_plotlyjs
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.evaluation import campaign, interactive, table
+from kernelcast.evaluation.machine import MachineState, machine_states, state_sentence
+from kernelcast.evaluation.noise import Source
 from kernelcast.evaluation.palette import split_title
-from kernelcast.evaluation.results import Results, Role, SplitResult
+from kernelcast.evaluation.results import CEILINGS, Results, Role, SplitResult
 from kernelcast.evaluation.summary import METRICS
 from kernelcast.files import read_text
 from kernelcast.records import Measurements
@@ -69,7 +71,8 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
     )
     environment.filters |= {"percentage": table.percentage, "number": table.number}
     source = importlib.resources.files("kernelcast.evaluation").joinpath(TEMPLATE).read_text(encoding="utf-8")
-    state = campaign.machine_state(measurements)
+    states = machine_states(measurements)
+    spread = campaign.spread_summary(measurements, results.spread_limit)
     return environment.from_string(source).render(
         plotly=get_plotlyjs(),
         version=importlib.metadata.version("kernelcast"),
@@ -78,9 +81,16 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
         measured=measurements.measured.num_rows,
         span=campaign.time_span(measurements),
         outcomes=campaign.outcome_counts(measurements),
+        failures=campaign.failure_counts(measurements),
         workloads=campaign.workload_counts(measurements),
-        state=state,
+        origins=campaign.origin_counts(measurements),
+        devices=campaign.device_counts(measurements),
+        targets=campaign.target_counts(measurements),
+        care=campaign.care_taken(measurements),
+        spread=spread,
+        state=state_sentence(states),
         noise=table.noise_sentence(results),
+        ceiling=ceiling_note(results),
         results=results,
         headings=leaderboard_headings(results),
         leaderboards=[
@@ -100,7 +110,8 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
                 prediction_plots(results, predictions),
                 workload_plots(results),
                 learning_plots(curves),
-                *([state_plot(state)] if state else []),
+                *([state_plot(states), speeds_plot(states)] if states else []),
+                *([spread_plot(spread)] if spread else []),
             )
         },
     )
@@ -168,14 +179,52 @@ def learning_plots(curves: Curves) -> Chart:
     return Chart("learning", "Model", "Training and validation metrics over the epochs or boosting rounds.", groups)
 
 
-def state_plot(state: campaign.MachineState) -> Chart:
+def state_plot(states: list[MachineState]) -> Chart:
     """The machine over the time of the campaign."""
     return Chart(
         "state",
         "",
-        "Time of the reference kernel in every round, relative to its best: 1 is an undisturbed machine. "
-        f"Median {state.median:.2f}, 90th percentile {state.p90:.2f}.",
-        {"": [("", interactive.state_chart(state.minutes, state.slowdown))]},
+        "Time of the reference kernel beside every repeat over the time of the campaign, relative to its best: 1 is an "
+        "undisturbed machine." + (" One marker a device." if len(states) > 1 else ""),
+        {"": [("", interactive.state_chart(states))]},
+    )
+
+
+def speeds_plot(states: list[MachineState]) -> Chart:
+    """The machine's speeds."""
+    return Chart(
+        "speeds",
+        "",
+        "How often the reference kernel took how long, relative to its best: a machine that others use too shows a "
+        "peak for each of its speeds.",
+        {"": [("", interactive.speeds_chart(states))]},
+    )
+
+
+def spread_plot(spread: campaign.Spread) -> Chart:
+    """How far the repeats of the programs spread."""
+    return Chart(
+        "spread",
+        "",
+        "Share of the programs whose repeats spread at most so much: interquartile range over median, median "
+        f"{spread.median:.2f}, 90th percentile {spread.p90:.2f}.",
+        {"": [("", interactive.spread_chart(spread.spread, spread.limit))]},
+    )
+
+
+def ceiling_note(results: Results) -> str:
+    """What the row of the noise ceiling is; empty where there is none."""
+    if results.noise is None:
+        return ""
+    name = CEILINGS[Source(results.noise.source)]
+    if results.noise.source == Source.VISITS:
+        return (
+            f"{name} is the noise ceiling: a later measurement of the same programs, built and timed anew, as a "
+            "prediction of the one that models learn from."
+        )
+    return (
+        f"{name} stands for the noise ceiling, for want of programs that were measured again: the odd rounds of a "
+        "measurement as a prediction of its even rounds."
     )
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.evaluation.noise import Noise
+from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.noise import Noise, Source, WorkloadNoise
 from kernelcast.evaluation.summary import WorkloadScores
 from kernelcast.files import read_json, write_json
 
 RESULTS_FILE = "results.json"
-RESULTS_VERSION = 1
+RESULTS_VERSION = 2
 """Version of `results.json`; a change of its fields or of their meaning raises it."""
 
-CEILING = "measured again"
-"""Name under which the noise ceiling stands among the models."""
+CEILINGS = {Source.VISITS: "measured again", Source.HALVES: "odd rounds"}
+"""Name under which the noise ceiling stands among the models. Rounds of one visit are not measured again."""
 
 
 class Role(StrEnum):
@@ -30,15 +31,6 @@ class Role(StrEnum):
 
     CEILING = "ceiling"
     """A second measurement instead of a prediction."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A metric's mean over workloads and its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,10 @@ class Results:
         version: `RESULTS_VERSION` of the writer.
         confidence: share of the bootstrap draws inside the intervals.
         bootstrap_samples: number of draws.
-        noise: distance between two measurements of a program; None where a campaign has a single round.
+        label: how the repeats of a program became the label that models are scored by, a key of `labels.LABELS`.
+        reference_correction: whether it was corrected for the machine's state, one of `labels.CORRECTIONS`.
+        spread_limit: programs whose repeats spread more were flagged; None where none were.
+        noise: distance between two measurements of a program; None where none has two.
         splits: in order of their names.
         missing: models without a result.
     """
@@ -118,6 +113,9 @@ class Results:
     version: int
     confidence: float
     bootstrap_samples: int
+    label: str
+    reference_correction: str
+    spread_limit: float | None
     noise: Noise | None
     splits: tuple[SplitResult, ...]
     missing: tuple[MissingModel, ...]
@@ -147,7 +145,10 @@ def read_results(directory: Path) -> Results:
             version=version,
             confidence=raw["confidence"],
             bootstrap_samples=raw["bootstrap_samples"],
-            noise=None if raw["noise"] is None else Noise(**raw["noise"]),
+            label=raw["label"],
+            reference_correction=raw["reference_correction"],
+            spread_limit=raw["spread_limit"],
+            noise=None if raw["noise"] is None else _noise(raw["noise"]),
             splits=tuple(_split(entry) for entry in raw["splits"]),
             missing=tuple(MissingModel(**entry) for entry in raw["missing"]),
         )
@@ -155,6 +156,17 @@ def read_results(directory: Path) -> Results:
         raise MalformedDataError(
             f"{path} lacks a field or has one too many ({error}); run `dvc repro -f -s evaluate`"
         ) from error
+
+
+def _noise(raw: dict[str, Any]) -> Noise:
+    return Noise(
+        **{
+            **raw,
+            **{name: Estimate(**raw[name]) for name in ("ratio_median", "ratio_p90")},
+            "kendall_tau": None if raw["kendall_tau"] is None else Estimate(**raw["kendall_tau"]),
+            "workloads": tuple(WorkloadNoise(**entry) for entry in raw["workloads"]),
+        }
+    )
 
 
 def _split(raw: dict[str, Any]) -> SplitResult:

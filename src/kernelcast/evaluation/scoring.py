@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.evaluation.bootstrap import Resampling, bootstrap_intervals
-from kernelcast.evaluation.noise import HalfLabels
-from kernelcast.evaluation.results import CEILING, Estimate, ModelResult, Role
+from kernelcast.evaluation.bootstrap import Bootstrap, Estimate, Resampling, bootstrap_intervals
+from kernelcast.evaluation.noise import PairedLabels, Source
+from kernelcast.evaluation.pooling import pooled_order
+from kernelcast.evaluation.results import CEILINGS, ModelResult, Role
 from kernelcast.evaluation.summary import WorkloadScores, summarise
 from kernelcast.models.protocol import PredictionKind
 
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 
 TIMED_CALLS = 5
 """Calls of `predict` that are timed, after one that is not."""
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """How the intervals are made; see `bootstrap_intervals`."""
-
-    samples: int
-    confidence: float
-    seed: int
 
 
 def score(
@@ -53,15 +44,49 @@ def score(
     return metrics, summary.per_workload
 
 
-def ceiling(programs: Programs, labels: HalfLabels, resampling: Resampling, bootstrap: Bootstrap) -> ModelResult | None:
-    """The noise ceiling on `programs`: the odd rounds as a prediction of the even ones; None where none has both."""
-    found, pairs = labels.rows_of(programs)
+def ceiling(
+    programs: Programs,
+    test: Int64[np.ndarray, "test"],
+    labels: PairedLabels,
+    resampling: Resampling,
+    bootstrap: Bootstrap,
+) -> ModelResult | None:
+    """The noise ceiling beside models that are scored on `test`: one measurement as a prediction of the other.
+
+    Of programs that were measured again there are few, and whether a model has seen them does not matter here: those of
+    all workloads in `test` are taken, and the order is pooled over the workloads. Their top-k scores are left out where
+    they are fewer than the test programs: to choose the best of few is another task. Halves are there for every
+    program, and are scored on the test programs as models are.
+
+    Args:
+        programs: all of them.
+        test: rows of the test programs.
+        labels: both measurements.
+        resampling: what the intervals draw again.
+        bootstrap: how they are made.
+
+    Returns:
+        None where no program has two measurements.
+    """
+    rows = test
+    if labels.source == Source.VISITS:
+        rows = np.flatnonzero(np.isin(programs.workload, programs.workload[test]))
+    chosen = programs.select(rows)
+    found, pairs = labels.rows_of(chosen)
     if not len(found):
         return None
-    measured = dataclasses.replace(programs.select(found), log_seconds=labels.even_log_seconds[pairs])
+    again = dataclasses.replace(chosen.select(found), log_seconds=labels.first_log_seconds[pairs])
+    predicted = labels.second_log_seconds[pairs]
     kind = PredictionKind.LOG_SECONDS
-    metrics, per_workload = score(measured, labels.odd_log_seconds[pairs], kind, resampling, bootstrap)
-    return ModelResult(CEILING, Role.CEILING, kind.value, "", len(found), metrics, per_workload, None, None)
+    metrics, per_workload = score(again, predicted, kind, resampling, bootstrap)
+    if labels.source == Source.VISITS:
+        order = pooled_order(again.log_seconds, predicted, again.workload, resampling, bootstrap)
+        if order:
+            metrics |= {"kendall_tau": order.kendall_tau, "pairwise_accuracy": order.pairwise_accuracy}
+        if len(found) < len(test):
+            metrics = {name: estimate for name, estimate in metrics.items() if not name.startswith("top_")}
+    name = CEILINGS[labels.source]
+    return ModelResult(name, Role.CEILING, kind.value, "", len(found), metrics, per_workload, None, None)
 
 
 def checked(predicted: np.ndarray, programs: int, model: str) -> Float64[np.ndarray, "programs"]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
+from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.noise import Source
 from kernelcast.evaluation.palette import split_title
-from kernelcast.evaluation.results import ModelResult, Results, Role, SplitResult
+from kernelcast.evaluation.results import CEILINGS, ModelResult, Results, Role, SplitResult
 from kernelcast.evaluation.summary import METRICS
 from kernelcast.files import atomic_file
 
@@ -69,6 +71,12 @@ def split_caption(result: SplitResult, confidence: float) -> str:
         f"{result.train_programs} programs to train on. Means over workloads; "
         f"{confidence:.0%} bootstrap intervals over {result.resampling}."
     )
+    for again in result.models:
+        if again.role == Role.CEILING and again.model == CEILINGS[Source.VISITS]:
+            text += (
+                f" {again.model}: {again.programs} programs of {len(again.per_workload)} of these workloads, those "
+                "that models learn from among them; tau and pairs pooled over the workloads."
+            )
     if result.unranked:
         text += f" Not ranked, for want of two different times: {', '.join(result.unranked)}."
     return text
@@ -78,12 +86,33 @@ def noise_sentence(results: Results) -> str:
     """How far two measurements of one program are apart."""
     noise = results.noise
     if noise is None:
-        return "Noise: unknown, no program was measured in more than one round."
-    return (
-        "Noise: two measurements of a program (even against odd rounds) differ by a factor of "
-        f"{noise.ratio_median:.3f} at the median and {noise.ratio_p90:.3f} at the 90th percentile, "
-        f"over {noise.programs} programs."
+        return (
+            "No noise ceiling: no program was measured twice, neither in a later visit nor in a second round, so "
+            "nothing says how well a measurement repeats."
+        )
+    if noise.source == Source.VISITS:
+        what = "Noise: the same program built and measured again, batches or hours later, differs"
+    else:
+        what = (
+            "Noise: no program was measured again, so even rounds stand against odd rounds of the same minutes, which "
+            "does not see a state of the machine that lasts; they differ"
+        )
+    programs = f"{noise.programs} program{'s' * (noise.programs != 1)}"
+    text = (
+        f"{what} by a factor of {_interval(noise.ratio_median)} at the median and {_interval(noise.ratio_p90)} at the "
+        f"90th percentile, over {programs} of {len(noise.workloads)} workload{'s' * (len(noise.workloads) != 1)} "
+        f"({results.confidence:.0%} intervals)."
     )
+    if noise.kendall_tau is None:
+        return text + " No two of them belong to one workload, so nothing can be said about their order."
+    return text + (
+        f" Kendall's tau between both is {_interval(noise.kendall_tau)}, over the {noise.comparisons} "
+        f"pair{'s' * (noise.comparisons != 1)} of these programs within a workload."
+    )
+
+
+def _interval(estimate: Estimate) -> str:
+    return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
 def row_texts(model: ModelResult) -> list[str]:
@@ -94,7 +123,7 @@ def row_texts(model: ModelResult) -> list[str]:
         if estimate is None:
             cells.append(ABSENT)
         elif metric.name == "kendall_tau":
-            cells.append(f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]")
+            cells.append(_interval(estimate))
         elif metric.name == "mape":
             cells.append(percentage(estimate.value))
         else:

@@ -15,9 +15,9 @@ from kernelcast.files import read_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kernelcast.evaluation.noise import HalfLabels
+    from kernelcast.evaluation.bootstrap import Bootstrap
+    from kernelcast.evaluation.noise import Noise, PairedLabels
     from kernelcast.evaluation.results import MissingModel, ModelResult, Results, SplitResult
-    from kernelcast.evaluation.scoring import Bootstrap
     from kernelcast.graphs.programs import Programs
     from kernelcast.stages.tracking import TrackedRun
 
@@ -53,21 +53,24 @@ def evaluate(config: DictConfig) -> None:
     """
     import pyarrow as pa
 
-    from kernelcast.evaluation.noise import half_labels, noise_of
+    from kernelcast.evaluation.machine import machine_states
+    from kernelcast.evaluation.noise import noise_of, paired_labels
     from kernelcast.evaluation.outputs import write_outputs
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
+    from kernelcast.graphs.labels import Labelling
     from kernelcast.graphs.splits import split_names
-    from kernelcast.graphs.store import read_data_hash, read_programs
+    from kernelcast.graphs.store import read_data_hash, read_description, read_programs
     from kernelcast.records import read_measurements
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
     graphs, models = Path(config.paths.graphs), Path(config.paths.models)
-    programs = read_programs(graphs)
+    programs, description = read_programs(graphs), read_description(graphs)
     names = model_names(models)
     with tracked_run(config, "evaluate", "evaluate") as run:
         run.dataset("graphs", read_data_hash(graphs), graphs)
-        labels = half_labels(read_measurements(Path(config.paths.measurements)).measured)
+        measurements = read_measurements(Path(config.paths.measurements))
+        labels = paired_labels(measurements.measured, Labelling(description.label, description.reference_correction))
         scored = [
             score_split(split, programs, models, names, graphs, labels, bootstrap) for split in split_names(graphs)
         ]
@@ -75,7 +78,10 @@ def evaluate(config: DictConfig) -> None:
             RESULTS_VERSION,
             bootstrap.confidence,
             bootstrap.samples,
-            noise_of(labels),
+            description.label,
+            description.reference_correction,
+            description.spread_limit,
+            noise_of(programs, labels, bootstrap),
             tuple(entry.result for entry in scored),
             tuple(missing for entry in scored for missing in entry.missing),
         )
@@ -86,7 +92,7 @@ def evaluate(config: DictConfig) -> None:
                 "run `dvc repro graphs train`"
             )
         predictions = pa.concat_tables(table for entry in scored for table in entry.predictions)
-        write_outputs(Path(config.paths.evaluation), results, predictions, models)
+        write_outputs(Path(config.paths.evaluation), results, predictions, models, machine_states(measurements))
         log_results(run, Path(config.paths.evaluation), results)
     print_tables(results)
     logger.info("tables, plots and predictions are in %s", config.paths.evaluation)
@@ -98,7 +104,7 @@ def bootstrap_settings(config: DictConfig) -> Bootstrap:
     Raises:
         ConfigError: a value out of range; the message names the key.
     """
-    from kernelcast.evaluation.scoring import Bootstrap
+    from kernelcast.evaluation.bootstrap import Bootstrap
 
     if not 0 < config.confidence < 1:
         raise ConfigError(f"confidence={config.confidence} is no share between 0 and 1; 0.95 is usual")
@@ -125,7 +131,7 @@ def score_split(
     models: Path,
     names: list[str],
     graphs: Path,
-    labels: HalfLabels,
+    labels: PairedLabels,
     bootstrap: Bootstrap,
 ) -> Scored:
     """Scores the models `names` on the test programs of one split, the noise ceiling among them."""
@@ -144,9 +150,9 @@ def score_split(
         )
     known = set(test.workload.tolist()) <= set(programs.workload[rows.train].tolist())
     resampling = Resampling.PROGRAMS if known else Resampling.WORKLOADS_AND_PROGRAMS
-    again = ceiling(test, labels, resampling, bootstrap)
+    again = ceiling(programs, rows.test, labels, resampling, bootstrap)
     if again is None:
-        logger.warning("no noise ceiling on the %s split: none of its programs was measured in two rounds", split)
+        logger.warning("no noise ceiling on the %s split: no program of its workloads was measured twice", split)
     found: list[ModelResult] = [] if again is None else [again]
     predictions, missing = [], []
     split_hash = read_split_hash(graphs, split)
@@ -240,9 +246,23 @@ def log_results(run: TrackedRun, directory: Path, results: Results) -> None:
     for split, of_model in nested_metrics(results).items():
         for model, values in of_model.items():
             run.metrics({f"{split}/{model}/{name}": value for name, value in values.items()})
+    if results.noise is not None:
+        run.metrics(noise_metrics(results.noise))
     run.artifact(directory / "plots", "plots")
     for name in ("table.csv", "leaderboard.csv", "per_workload.csv", "results.json"):
         run.artifact(directory / name)
+
+
+def noise_metrics(noise: Noise) -> dict[str, float]:
+    """The distance between two measurements of a program as metrics."""
+    values = {
+        f"noise/{noise.source}/programs": float(noise.programs),
+        f"noise/{noise.source}/ratio_median": noise.ratio_median.value,
+        f"noise/{noise.source}/ratio_p90": noise.ratio_p90.value,
+    }
+    if noise.kendall_tau is not None:
+        values[f"noise/{noise.source}/kendall_tau"] = noise.kendall_tau.value
+    return values
 
 
 def print_tables(results: Results) -> None:

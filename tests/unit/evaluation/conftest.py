@@ -3,10 +3,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from kernelcast.evaluation.noise import Noise
+from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.noise import Noise, WorkloadNoise
 from kernelcast.evaluation.results import (
     RESULTS_VERSION,
-    Estimate,
     MissingModel,
     ModelResult,
     Results,
@@ -81,7 +81,19 @@ def results() -> Results:
         version=RESULTS_VERSION,
         confidence=0.95,
         bootstrap_samples=100,
-        noise=Noise(40, 1, 1.02, 1.07),
+        label="minimum",
+        reference_correction="none",
+        spread_limit=0.5,
+        noise=Noise(
+            source="visits",
+            programs=5,
+            unpaired=36,
+            ratio_median=Estimate(1.02, 1.01, 1.03),
+            ratio_p90=Estimate(1.07, 1.05, 1.2),
+            kendall_tau=Estimate(0.9, 0.7, 1.0),
+            comparisons=4,
+            workloads=(WorkloadNoise("matmul", 3, 1.01, 1.02, 1.0), WorkloadNoise("softmax", 1, 1.3, 1.3, None)),
+        ),
         splits=(
             SplitResult("random", True, 30, 13, workloads, unranked, "programs", models),
             SplitResult("workload", False, 28, 13, workloads, unranked, "workloads and programs", models[:2]),

@@ -1,11 +1,11 @@
-import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.evaluation import plots
+from kernelcast.evaluation import machine_plots, plots
 from kernelcast.evaluation.palette import COLOURS, MATPLOTLIB_MARKERS, PLOTLY_MARKERS, style
 from kernelcast.evaluation.results import Results
 from kernelcast.models.protocol import PredictionKind
@@ -93,6 +93,7 @@ def test_the_leaderboard_has_a_panel_a_split(results: Results) -> None:
     assert "never seen" in panels[1].get_title()
 
 
-def test_nothing_global_is_used() -> None:
-    assert "matplotlib.pyplot" not in vars(plots)
-    assert "pyplot" not in Path(sys.modules[plots.__name__].__file__).read_text().split('"""', 2)[2]
+@pytest.mark.parametrize("module", [plots, machine_plots], ids=lambda module: module.__name__)
+def test_nothing_global_is_used(module: ModuleType) -> None:
+    assert "matplotlib.pyplot" not in vars(module)
+    assert "pyplot" not in Path(module.__file__).read_text().split('"""', 2)[2]

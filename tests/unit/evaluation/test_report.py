@@ -8,7 +8,17 @@ import pyarrow as pa
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
-from kernelcast.evaluation.campaign import machine_state, outcome_counts, time_span, workload_counts
+from kernelcast.evaluation.campaign import (
+    care_taken,
+    device_counts,
+    failure_counts,
+    origin_counts,
+    outcome_counts,
+    spread_summary,
+    target_counts,
+    time_span,
+    workload_counts,
+)
 from kernelcast.evaluation.predictions import PREDICTION_SCHEMA
 from kernelcast.evaluation.report import caveat, read_curves, render_report, verdict
 from kernelcast.evaluation.results import Results
@@ -26,7 +36,8 @@ def measurements() -> Measurements:
             "workload_kind": "matmul",
             "program_key": key,
             "trace": "[]",
-            "target": "{}",
+            "target": '{"kind": "llvm", "num-cores": 2}',
+            "device": "local" if seconds else "",
             "outcome": outcome,
             "message": message,
             "build_seconds": 0.2,
@@ -37,9 +48,9 @@ def measurements() -> Measurements:
         }
 
     rows = [
-        row("matmul", "a", "measured", [2e-6, 1e-6]),
-        row("matmul", "b", "measured", [5e-6, 4e-6]),
-        row("matmul", "c", "crash", [], ALARM),
+        row("matmul", "a", "measured", [2e-6, 1e-6, 5e-7]) | {"visit": [0, 0, 1], "checked": True},
+        row("matmul", "b", "measured", [5e-6, 4e-6]) | {"origin": "evolved", "cut_short": True, "spread": 0.7},
+        row("matmul", "c", "crash", [], ALARM) | {"device": "local"},
         row("softmax", "d", "run_timeout", [], "no answer within 10 s"),
         row("softmax", "e", "run_timeout", [], "another message"),
     ]
@@ -127,7 +138,13 @@ def test_every_model_split_outcome_and_caveat_is_named(html: str) -> None:
         "AMD EPYC",
         "apache-tvm 0.27.0",
         "num-cores 2",
-        "differ by a factor of 1.020 at the median",
+        "differs by a factor of 1.020 [1.010, 1.030] at the median",
+        "measured again is the noise ceiling: a later measurement of the same programs",
+        "kind llvm, num-cores 2 (5 tries)",
+        "4 random, 1 evolved",
+        "with those of the unscheduled module: 1 of 2 (50%) measured programs",
+        "1 programs spread more than the limit of 0.5",
+        "40% of the 5 repeats were timed while the reference kernel was within 5% of its best time",
         "better than chance by more than the interval: gcn; not shown to be: xgboost",
         "model.json does not exist",
     ):
@@ -142,7 +159,7 @@ def test_what_a_program_printed_cannot_run_in_the_page(html: str) -> None:
 def test_headings_captions_labels_and_the_width_of_phones(html: str) -> None:
     page = Page(html)
     assert page.tags.count("h1") == 1
-    assert page.tags.count("table") == page.tags.count("caption") == 5
+    assert page.tags.count("table") == page.tags.count("caption") == 8
     assert page.tags.count("select") == page.tags.count("label") == 3
     assert page.named
     assert all(page.named)
@@ -156,7 +173,8 @@ def test_a_run_without_noise_curves_or_missing_models_renders_too(
     plain = dataclasses.replace(results, noise=None, missing=())
     text = " ".join(Page(render_report(measurements, plain, predictions, {})).text)
     assert "None of the evaluated models kept a learning curve" in text
-    assert "no program was measured in more than one round" in text
+    assert "No noise ceiling: no program was measured twice" in text
+    assert "No model can be told to be better" not in text
     assert "Not evaluated" not in text
 
 
@@ -195,12 +213,74 @@ def test_workloads_show_the_fastest_program_and_the_spread(measurements: Measure
     assert (softmax.measured, softmax.fastest_microseconds, softmax.slowest_ratio) == (0, None, None)
 
 
-def test_the_state_of_the_machine_is_relative_to_its_best(measurements: Measurements) -> None:
-    state = machine_state(measurements)
-    assert state is not None
-    assert state.minutes.tolist() == [0.0, 0.0, 1.0, 1.0]
-    np.testing.assert_allclose(state.slowdown, [1, 1, 2, 2])
-    assert time_span(measurements) == "2023-11-14 22:13 to 2023-11-14 22:14 UTC"
+def test_failures_are_counted_by_workload_and_outcome_with_an_example_each(measurements: Measurements) -> None:
+    found = [(count.workload, count.outcome, count.tries, count.example) for count in failure_counts(measurements)]
+    assert found == [("matmul", "crash", 1, ALARM), ("softmax", "run_timeout", 2, "no answer within 10 s")]
+
+
+def test_rows_are_counted_by_origin_device_and_target(measurements: Measurements) -> None:
+    assert origin_counts(measurements) == {"random": 4, "evolved": 1}
+    assert device_counts(measurements) == {"local": 3}
+    assert target_counts(measurements) == {"kind llvm, num-cores 2": 5}
+
+
+def test_the_care_taken_is_that_of_the_measured_programs(measurements: Measurements) -> None:
+    care = care_taken(measurements)
+    assert (str(care.checked), str(care.cut_short)) == ("1 of 2 (50%)", "1 of 2 (50%)")
+    assert (care.measured_again.count, care.measured_again.of) == (1, 2)
+
+
+def test_spreads_are_recorded_or_those_of_the_first_visit_and_flagged_above_the_limit(
+    measurements: Measurements,
+) -> None:
+    spread = spread_summary(measurements, 0.5)
+    # of 2 and 1 microseconds: a quarter of the way from both ends, over the middle
+    np.testing.assert_allclose(spread.spread, [0.5 / 1.5, 0.7])
+    assert spread.flagged == 1
+    (widest,) = spread.widest
+    assert (widest.workload, widest.program_key, widest.repeats) == ("matmul", "b", 2)
+    assert widest.fastest_microseconds == pytest.approx(4.0)
+    assert spread_summary(measurements, None).flagged == 0
+
+
+def test_the_time_span_is_that_of_known_times(measurements: Measurements) -> None:
+    assert time_span(measurements) == "2023-11-14 22:13 to 2023-11-14 22:15 UTC"
+
+
+def test_a_campaign_of_failures_alone_renders_too(
+    measurements: Measurements, results: Results, predictions: pa.Table
+) -> None:
+    rows = np.asarray([outcome != "measured" for outcome in measurements.table["outcome"].to_pylist()])
+    failed = dataclasses.replace(measurements, table=measurements.table.filter(rows))
+    assert spread_summary(failed, 0.5) is None
+    assert [str(share) for share in vars(care_taken(failed)).values()] == ["none"] * 3
+    assert time_span(failed) == ""
+    text = " ".join(Page(render_report(failed, results, predictions, {})).text)
+    assert "run timeout" in text
+    assert "The state of the machine" not in text
+
+
+def test_a_campaign_without_failures_says_so(
+    measurements: Measurements, results: Results, predictions: pa.Table
+) -> None:
+    whole = dataclasses.replace(measurements, table=measurements.measured)
+    assert failure_counts(whole) == []
+    assert "No try failed." in " ".join(Page(render_report(whole, results, predictions, {})).text)
+
+
+def test_ten_thousand_rows_are_counted_as_a_loop_would(measurements: Measurements) -> None:
+    random = np.random.default_rng(0)
+    template = measurements.table.to_pylist()
+    rows = [template[number] | {"program_key": str(key)} for key, number in enumerate(random.integers(5, size=10_000))]
+    many = dataclasses.replace(measurements, table=measurement_table(rows))
+    assert sum(count.tries for count in outcome_counts(many)) == 10_000
+    for count in failure_counts(many):
+        kind = [row for row in rows if (row["workload_name"], row["outcome"]) == (count.workload, count.outcome)]
+        assert count.tries == len(kind)
+        assert count.example == kind[0]["message"]
+    for count in workload_counts(many):
+        kind = [row for row in rows if row["workload_name"] == count.name]
+        assert (count.tries, count.measured) == (len(kind), sum(row["outcome"] == "measured" for row in kind))
 
 
 def test_verdict_and_caveat_say_what_the_numbers_allow(results: Results) -> None:
@@ -236,4 +316,6 @@ def test_figures_of_the_page_are_strict_json(html: str) -> None:
         "workloads": 8,
         "learning": 1,
         "state": 1,
+        "speeds": 1,
+        "spread": 1,
     }

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -15,6 +16,7 @@ from kernelcast.evaluation.table import (
     per_workload_rows,
     percentage,
     short,
+    split_caption,
     terminal_tables,
     wide_rows,
     write_csv,
@@ -98,7 +100,26 @@ def test_a_csv_without_rows_still_has_its_head(tmp_path: Path) -> None:
 
 
 def test_noise_in_words(results: Results) -> None:
-    assert "1.020 at the median and 1.070 at the 90th percentile, over 40 programs" in noise_sentence(results)
+    sentence = noise_sentence(results)
+    assert "1.020 [1.010, 1.030] at the median and 1.070 [1.050, 1.200] at the 90th percentile" in sentence
+    assert "built and measured again" in sentence
+    assert "over 5 programs of 2 workloads (95% intervals)" in sentence
+    assert "Kendall's tau between both is 0.900 [0.700, 1.000], over the 4 pairs" in sentence
+
+
+def test_halves_of_one_visit_are_not_called_measured_again(results: Results) -> None:
+    halves = dataclasses.replace(results, noise=dataclasses.replace(results.noise, source="halves"))
+    assert "no program was measured again, so even rounds stand against odd rounds" in noise_sentence(halves)
+
+
+def test_no_ceiling_is_said_so(results: Results) -> None:
+    assert noise_sentence(dataclasses.replace(results, noise=None)).startswith("No noise ceiling: ")
+    lonely = dataclasses.replace(results.noise, kendall_tau=None, comparisons=0)
+    assert "nothing can be said about their order" in noise_sentence(dataclasses.replace(results, noise=lonely))
+
+
+def test_the_ceiling_tells_how_few_programs_it_has(results: Results) -> None:
+    assert "measured again: 12 programs of 3 of these workloads" in split_caption(results.splits[0], 0.95)
 
 
 def test_absurd_values_stay_short() -> None:

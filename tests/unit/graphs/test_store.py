@@ -39,7 +39,9 @@ def programs(hand_made: AstGraphs) -> Programs:
 
 @pytest.fixture
 def description() -> Description:
-    return Description(("k1", "k2"), ("matmul", "softmax"), {"kind": "llvm"}, "minimum", OPTIONS, {"crash": 1}, "m")
+    return Description(
+        ("k1", "k2"), ("matmul", "softmax"), {"kind": "llvm"}, "minimum", OPTIONS, {"crash": 1}, "m", spread_limit=0.5
+    )
 
 
 @pytest.fixture

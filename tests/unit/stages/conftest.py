@@ -123,6 +123,7 @@ def made_programs() -> Programs:
 
 
 def write_measured(directory: Path, programs: Programs) -> None:
+    """Four rounds of every program, and of every fifth another four on the next day."""
     generator = np.random.default_rng(1)
     rounds = 4
     rows = [
@@ -136,14 +137,17 @@ def write_measured(directory: Path, programs: Programs) -> None:
             "outcome": "measured",
             "message": "",
             "build_seconds": 0.2,
-            "run_seconds": (np.exp(log_seconds) * (1 + 0.02 * generator.random(rounds))).tolist(),
-            "round_index": list(range(rounds)),
-            "reference_seconds": (1e-3 * (1 + generator.random(rounds))).tolist(),
-            "ended_at": [1.7e9 + number for number in range(rounds)],
+            "device": "local",
+            "run_seconds": (np.exp(log_seconds) * (1 + 0.02 * generator.random(rounds * visits))).tolist(),
+            "visit": np.repeat(range(visits), rounds).tolist(),
+            "round_index": list(range(rounds)) * visits,
+            "reference_seconds": (1e-3 * (1 + generator.random(rounds * visits))).tolist(),
+            "ended_at": [1.7e9 + 86400 * visit + number for visit in range(visits) for number in range(rounds)],
         }
-        for workload, key, log_seconds in zip(
-            programs.workload, programs.program_key, programs.log_seconds, strict=True
+        for row, (workload, key, log_seconds) in enumerate(
+            zip(programs.workload, programs.program_key, programs.log_seconds, strict=True)
         )
+        for visits in [1 if row % 5 else 2]
     ]
     host = Host("a processor", 2, 1 << 34, "Linux", 1e11, 1e10, 8, 1 << 20)
     campaign = Campaign(MEASUREMENTS_VERSION, TARGET, host, {"apache-tvm": "0.27.0"}, {"rounds": rounds}, 0)

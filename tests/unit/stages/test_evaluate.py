@@ -16,6 +16,7 @@ from kernelcast.files import read_json, write_json
 from kernelcast.graphs.splits import RandomSplit, read_split, read_split_hash, write_split
 from kernelcast.graphs.store import read_data_hash, read_programs
 from kernelcast.models.saved import load_model
+from kernelcast.records import measurement_table, read_measurements, write_measurements
 from kernelcast.stages.evaluate import bootstrap_settings, evaluate
 
 
@@ -47,7 +48,55 @@ def test_every_model_and_the_noise_ceiling_are_scored_on_every_split(evaluated) 
     assert [split.known_workloads for split in results.splits] == [True, False]
     assert [split.resampling for split in results.splits] == ["programs", "workloads and programs"]
     assert results.noise is not None
-    assert 1 < results.noise.ratio_median < 1.02
+    assert (results.noise.source, results.noise.programs, results.noise.unpaired) == ("visits", 32, 128)
+    assert 1 < results.noise.ratio_median.value < 1.02
+    # four workloads of eight programs each
+    assert 0.9 * 4 * 28 < results.noise.comparisons <= 4 * 28
+    again = {split.split: split.models[0] for split in results.splits}
+    assert again["random"].programs == 32
+    assert again["workload"].programs == 8 * len(results.splits[1].test_workloads)
+    assert (results.label, results.reference_correction, results.spread_limit) == ("minimum", "none", None)
+
+
+def first_visits_only(folder) -> None:
+    """Takes the second visits from the measurements, as in a folder of the first release."""
+    directory = folder.root / "data/measurements"
+    lists = ("run_seconds", "visit", "round_index", "calls", "reference_seconds", "ended_at")
+    rows = read_measurements(directory).table.to_pylist()
+    write_measurements(directory, measurement_table(row | {name: row[name][:4] for name in lists} for row in rows))
+
+
+def test_without_second_visits_the_halves_of_the_first_stand_in_and_say_so(
+    folder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first_visits_only(folder)
+    evaluate(folder.config)
+    results = read_results(folder.root / "data/evaluation")
+    assert [split.models[0].model for split in results.splits] == ["odd rounds", "odd rounds"]
+    assert (results.noise.source, results.noise.programs) == ("halves", 160)
+    assert results.splits[0].models[0].programs == results.splits[0].test_programs
+    printed = capsys.readouterr().out
+    assert "no program was measured again" in " ".join(printed.split())
+    assert (folder.root / "data/evaluation/metrics/random/odd_rounds.json").is_file()
+    assert not (folder.root / "data/evaluation/metrics/random/measured_again.json").exists()
+
+
+def test_one_round_leaves_no_ceiling_and_says_so(
+    folder, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = folder.root / "data/measurements"
+    lists = ("run_seconds", "visit", "round_index", "calls", "reference_seconds", "ended_at")
+    rows = read_measurements(directory).table.to_pylist()
+    write_measurements(directory, measurement_table(row | {name: row[name][:1] for name in lists} for row in rows))
+    with caplog.at_level(logging.WARNING):
+        evaluate(folder.config)
+    assert "no noise ceiling on the random split" in caplog.text
+    assert "No noise ceiling:" in capsys.readouterr().out
+    results = read_results(folder.root / "data/evaluation")
+    assert results.noise is None
+    assert [model.model for model in results.splits[0].models] == ["xgboost", "random"]
+    run = mlflow.MlflowClient(folder.config.tracking.uri).search_runs(["1"])[0]
+    assert not [name for name in run.data.metrics if name.startswith("noise/")]
 
 
 def test_a_model_that_learned_something_is_told_from_chance_and_a_random_one_is_not(evaluated) -> None:
@@ -85,7 +134,7 @@ def test_all_files_are_there(evaluated) -> None:
     }  # fmt: skip
     assert {row["model"] for row in rows_of(directory / "learning.csv")} == {"xgboost"}
     assert {path.name for path in (directory / "plots").iterdir()} == {
-        "leaderboard.png", "random_xgboost.png", "random_random.png", "random_tau_by_workload.png",
+        "leaderboard.png", "machine_state.png", "random_xgboost.png", "random_random.png", "random_tau_by_workload.png",
         "workload_xgboost.png", "workload_random.png", "workload_tau_by_workload.png",
     }  # fmt: skip
     one = json.loads((directory / "metrics/random/measured_again.json").read_text())
@@ -98,6 +147,9 @@ def test_the_run_is_tracked(evaluated) -> None:
     assert run.info.status == "FINISHED"
     assert run.data.tags["kernelcast.stage"] == "evaluate"
     assert run.data.metrics["random/xgboost/kendall_tau"] > 0.3
+    assert run.data.metrics["noise/visits/programs"] == 32
+    assert 1 < run.data.metrics["noise/visits/ratio_median"] < run.data.metrics["noise/visits/ratio_p90"] < 1.03
+    assert run.data.metrics["noise/visits/kendall_tau"] > 0.9
     assert run.inputs.dataset_inputs[0].dataset.digest
     assert {item.path for item in client.list_artifacts(run.info.run_id)} >= {"plots", "table.csv", "results.json"}
 

@@ -28,7 +28,7 @@ def test_the_page_names_every_model_and_where_to_look_is_logged(folder, caplog: 
     with caplog.at_level(logging.INFO):
         report(folder.config)
     html = page.read_text()
-    for name in ("xgboost", "random", "measured again", "layer_norm"):
+    for name in ("xgboost", "random", "measured again", "layer_norm", "32 of 160 (20%)", "within 5% of its best time"):
         assert name in html
     for place in (str(page), "table.csv", "mlflow ui --backend-store-uri sqlite:///"):
         assert place in caplog.text
@@ -74,7 +74,7 @@ def test_in_a_browser_every_plot_draws_without_a_network_and_fits_the_screen(rep
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.goto((reported.root / "data/report/index.html").as_uri())
-        for name in ("leaderboard", "predictions", "workloads", "learning", "state"):
+        for name in ("leaderboard", "predictions", "workloads", "learning", "state", "speeds", "spread"):
             page.wait_for_selector(f"#plot-{name} .main-svg", state="attached")
         assert page.locator("#plot-predictions .scatterlayer .trace").count() >= 4
         # the choice works by keyboard alone
