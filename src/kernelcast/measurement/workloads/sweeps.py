@@ -77,4 +77,6 @@ def _label(operator: Callable[..., Workload], arguments: Mapping[str, Any]) -> s
 
 
 def _text(value: Any) -> str:
-    return "x".join(_text(each) for each in value) if is_list(value) else str(value)
+    if not is_list(value):
+        return str(value)
+    return ("-" if any(isinstance(each, str) for each in value) else "x").join(_text(each) for each in value)
