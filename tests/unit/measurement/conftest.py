@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kernelcast.measurement.campaign import Plan
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.measurement.local import Bench, LocalRunner
+from kernelcast.measurement.plan import Plan
+from kernelcast.measurement.settings import Cache, RunnerSettings, TimingSettings, Way
 from kernelcast.measurement.workloads import matmul
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import resolve_target
@@ -18,11 +19,26 @@ SETTINGS = RunnerSettings(
     builders=2,
     build_timeout_seconds=60,
     run_timeout_seconds=30,
-    batch_size=4,
-    rounds=2,
-    repeat_seconds=1e-4,
     memory_limit_bytes=2**30,
+    check_share=1.0,
+    remeasure_share=0.0,
+    timing=TimingSettings(
+        way=Way.rounds,
+        cache=Cache.warm,
+        batch_size=4,
+        least_rounds=2,
+        most_rounds=2,
+        uncertainty=0.1,
+        budget_seconds=1.0,
+        repeat_seconds=1e-4,
+    ),
 )
+
+
+def with_settings(settings: RunnerSettings, **changes: Any) -> RunnerSettings:
+    """Settings with some values replaced, those of the timing as well."""
+    of_timing = {key: changes.pop(key) for key in list(changes) if hasattr(settings.timing, key)}
+    return replace(settings, timing=replace(settings.timing, **of_timing), **changes)
 
 
 @pytest.fixture(scope="session")
@@ -36,14 +52,34 @@ def small_matmul() -> Workload:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(threads=1) as running:
+def server(target: dict[str, Any]) -> Iterator[ForkServer]:
+    with ForkServer(target) as running:
         yield running
 
 
 @pytest.fixture
 def settings() -> RunnerSettings:
     return SETTINGS
+
+
+@pytest.fixture
+def make_settings() -> Callable[..., RunnerSettings]:
+    """The quick settings with some values replaced by keyword, those of the timing as well."""
+
+    def make(**changes: Any) -> RunnerSettings:
+        return with_settings(SETTINGS, **changes)
+
+    return make
+
+
+@pytest.fixture
+def make_bench(server: ForkServer, target: dict[str, Any], tmp_path: Path) -> Callable[..., Bench]:
+    """What devices of this machine share, on the tests' one server; settings can be replaced by keyword."""
+
+    def make(**changes: Any) -> Bench:
+        return Bench(server, target, with_settings(SETTINGS, **changes), 0, tmp_path)
+
+    return make
 
 
 @pytest.fixture
@@ -58,10 +94,20 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def make_plan(tmp_path: Path, target: dict[str, Any], small_matmul: Workload) -> Callable[..., Plan]:
     """A plan of 4 programs; every part can be replaced by keyword, parts of the settings as well."""
-    plan = Plan(tmp_path / "measurements", [small_matmul], target, SETTINGS, 4, 0.3, 0)
+    plan = Plan(
+        directory=tmp_path / "measurements",
+        workloads=[small_matmul],
+        target=target,
+        runner=LocalRunner(),
+        settings=SETTINGS,
+        samples_per_workload=4,
+        evolved_share=0.0,
+        max_failure_share=0.3,
+        seed=0,
+    )
 
     def make(**changes: Any) -> Plan:
-        of_settings = {key: changes.pop(key) for key in list(changes) if hasattr(SETTINGS, key)}
-        return replace(plan, settings=replace(SETTINGS, **of_settings), **changes)
+        of_plan = {key: changes.pop(key) for key in list(changes) if hasattr(plan, key)}
+        return replace(plan, **{"settings": with_settings(SETTINGS, **changes), **of_plan})
 
     return make
