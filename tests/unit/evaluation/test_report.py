@@ -143,7 +143,7 @@ def test_every_model_split_outcome_and_caveat_is_named(html: str) -> None:
         "kind llvm, num-cores 2 (5 tries)",
         "4 random, 1 evolved",
         "with those of the unscheduled module: 1 of 2 (50%) measured programs",
-        "1 programs spread more than the limit of 0.5",
+        "Programs whose repeats spread more than the limit of 0.5: 1",
         "40% of the 5 repeats were timed while the reference kernel was within 5% of its best time",
         "better than chance by more than the interval: gcn; not shown to be: xgboost",
         "model.json does not exist",
