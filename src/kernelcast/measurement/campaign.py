@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from collections import Counter
@@ -42,6 +43,8 @@ from kernelcast.records import (
 from kernelcast.tvm_compat import tvm_versions
 
 logger = logging.getLogger(__name__)
+
+SCRATCH_FOLDER = "scratch"
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,8 @@ class _Campaign:
             with ExitStack() as stack:
                 builders = stack.enter_context(ThreadPoolExecutor(plan.settings.builder_count, "builder"))
                 with self._phases.of("starting workers"):
-                    runner = stack.enter_context(plan.runner.open(plan.target, plan.settings, plan.seed))
+                    folder = stack.enter_context(_scratch(plan.directory))
+                    runner = stack.enter_context(plan.runner.open(plan.target, plan.settings, plan.seed, folder))
                 self._draw(runner, builders, Origin.RANDOM)
                 self._reopen_failures()
                 self._measure(runner, builders, again=False)
@@ -134,10 +138,16 @@ class _Campaign:
 
     def _missing(self, workload: Workload, origin: Origin) -> int:
         """Candidates that are still to be drawn."""
-        if (workload.key, origin) in self._journal.exhausted:
+        if origin is Origin.EVOLVED and not self._measured(workload):
+            return 0  # there is nothing that they could evolve from
+        wanted = self._plan.wanted[origin]
+        if wanted <= self._journal.exhausted.get((workload.key, origin), 0):
             return 0
         planned = sum(entry.origin is origin for entry in self._journal.planned(workload.key))
-        return max(0, self._plan.wanted[origin] - planned)
+        return max(0, wanted - planned)
+
+    def _measured(self, workload: Workload) -> list[Try]:
+        return [entry for entry in self._journal.planned(workload.key) if entry.outcome is Outcome.MEASURED]
 
     def _is_complete(self) -> bool:
         wanted = self._plan.wanted
@@ -176,8 +186,8 @@ class _Campaign:
         fresh = [candidate for candidate in drawn if candidate.program_key not in known][:missing]
         self._journal.plan(fresh)
         if len(fresh) < missing:
-            self._journal.exhaust(workload.key, origin)
             wanted = self._plan.wanted[origin]
+            self._journal.exhaust(workload.key, origin, wanted)
             logger.info(
                 "%s: its space gave %d distinct %s programs, fewer than the %d asked for",
                 workload.name,
@@ -192,11 +202,8 @@ class _Campaign:
             return runner.sample(workload, plan.wanted[origin], plan.seed, ())
         measured = tuple(
             (entry.candidate.trace, min(repeat.run_seconds for repeat in entry.repeats.of_visit(0)))
-            for entry in self._journal.planned(workload.key)
-            if entry.outcome is Outcome.MEASURED
+            for entry in self._measured(workload)
         )
-        if not measured:
-            return ()
         return runner.sample(workload, self._missing(workload, origin), plan.seed, measured)
 
     def _reopen_failures(self) -> None:
@@ -252,6 +259,20 @@ class _Campaign:
                 for repeat in entry.repeats:
                     crew.remember(entry.workload_key, entry.ending, repeat)
             crew.measure(items)
+
+
+@contextmanager
+def _scratch(directory: Path) -> Iterator[Path]:
+    """A folder for files of this run, inside the campaign's so that the next run removes what a killed one left."""
+    folder = directory / SCRATCH_FOLDER
+    with storage_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    try:
+        # compilers want a whole path, wherever they run
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _repeats_well(entry: Try) -> bool:

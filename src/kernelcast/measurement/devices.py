@@ -96,8 +96,17 @@ class Runner(Protocol):
     def host(self, target: dict[str, Any]) -> Host:
         """Describes what runs the programs, best speeds included."""
 
-    def open(self, target: dict[str, Any], settings: RunnerSettings, seed: int) -> AbstractContextManager[OpenRunner]:
-        """Starts everything that programs need; all of it is gone after the context."""
+    def open(
+        self, target: dict[str, Any], settings: RunnerSettings, seed: int, folder: Path
+    ) -> AbstractContextManager[OpenRunner]:
+        """Starts everything that programs need; no process of it is left after the context.
+
+        Args:
+            target: the complete TVM target.
+            settings: limits and timing.
+            seed: of the random inputs.
+            folder: for files that nobody needs after the context.
+        """
 
 
 class OpenRunner(Protocol):

@@ -135,7 +135,7 @@ class Journal:
         self.path = directory / JOURNAL_FILE
         self.tries: dict[Key, Try] = {}
         self._by_workload: dict[str, dict[str, Try]] = {}
-        self.exhausted: set[tuple[str, Origin]] = set()
+        self.exhausted: dict[tuple[str, Origin], int] = {}
         with storage_errors(self.path):
             if self.path.exists():
                 self._set_torn_tail_aside()
@@ -152,9 +152,9 @@ class Journal:
             self._append("planned", one, trace=one.trace, origin=one.origin.value)
         self.sync()
 
-    def exhaust(self, workload_key: str, origin: Origin) -> None:
-        """Notes that a workload's space has no more programs of this origin than are planned."""
-        self._write({"event": "exhausted", "workload": workload_key, "origin": origin.value})
+    def exhaust(self, workload_key: str, origin: Origin, wanted: int) -> None:
+        """Notes that a workload's space gave fewer programs of this origin than `wanted`."""
+        self._write({"event": "exhausted", "workload": workload_key, "origin": origin.value, "wanted": wanted})
 
     def built(self, entry: Try, build_seconds: float) -> None:
         """Notes a build."""
@@ -220,7 +220,7 @@ class Journal:
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "exhausted":
-            self.exhausted.add((_text(event, "workload"), Origin(event["origin"])))
+            self.exhausted[_text(event, "workload"), Origin(event["origin"])] = _count(event, "wanted")
             return
         key = (_text(event, "workload"), _text(event, "program"))
         if kind == "planned":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -72,11 +71,12 @@ class LocalRunner:
         return probe_host(target)
 
     @contextmanager
-    def open(self, target: dict[str, Any], settings: RunnerSettings, seed: int) -> Iterator[OpenLocalRunner]:
+    def open(
+        self, target: dict[str, Any], settings: RunnerSettings, seed: int, folder: Path
+    ) -> Iterator[OpenLocalRunner]:
         """Starts the fork server and a reference kernel for each slot."""
         timed, building = share_cores(cores_of_machine(), target.get("num-cores", 1), self.slots)
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kernelcast-")))
             server = stack.enter_context(ForkServer(target, building, folder))
             overlaps = not any(set(cores) & set(building) for cores in timed)
             bench = Bench(server, target, settings, seed, folder)
@@ -186,9 +186,12 @@ class OpenLocalRunner:
         """There is no other machine."""
         return None
 
+    def _unscheduled_target(self) -> dict[str, Any]:
+        return reference_target(self._bench.target)
+
     def _compute(self, workload: Workload) -> Path | None:
         path = self._bench.folder / f"{workload.key}.npz"
-        target = reference_target(self._bench.target)
+        target = self._unscheduled_target()
         with self._bench.worker() as worker:
             reply = self._bench.build(worker, Build(workload, None, target))
             if isinstance(reply, Built):

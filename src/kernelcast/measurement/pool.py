@@ -14,6 +14,9 @@ from kernelcast.measurement.messages import Build, Failed, Sample
 from kernelcast.measurement.worker import says_out_of_memory
 from kernelcast.records import Outcome
 
+LINKING = "JIT session error: Symbols not found"
+"""LLVM links when a program is first called; what it calls is missing then, and the process crashes."""
+
 LOG_BYTES = 4096
 """Bytes of a dead worker's output that are looked at."""
 
@@ -116,8 +119,12 @@ def death_outcome(code: int, doing: str, last_words: str) -> Failed:
         cause = f"{signal.Signals(-code).name} while {doing}"
     # stack dumps follow the line that says what happened
     lines = [line.strip() for line in last_words.splitlines() if line.strip()]
-    message = f"{cause}: {lines[0]}" if lines else cause
+    # C++ says first that it gives up and then why
+    words = next((line for line in lines if line.startswith("what():")), lines[0] if lines else "")
+    message = f"{cause}: {words}" if words else cause
     # nobody else sends SIGKILL but the system when memory runs out
     if code == -signal.SIGKILL or says_out_of_memory(last_words):
         return Failed(Outcome.OUT_OF_MEMORY, message)
+    if LINKING in last_words:
+        return Failed(Outcome.BUILD_ERROR, message)
     return Failed(Outcome.CRASH, message)
