@@ -25,9 +25,6 @@ def workloads_of(request: Request) -> tuple[list[Workload], list[str]]:
     Raises:
         ConfigError: there are none.
     """
-    # torch before TVM: loaded the other way round TVM's importer does not find it
-    import torch  # noqa: F401
-
     from kernelcast.networks.kernels import network_module, network_workloads
     from kernelcast.networks.user_file import own_function_workload, own_network_parts
 
