@@ -33,14 +33,17 @@ def np_dtype(dtype: str) -> np.dtype[Any]:
 
 def write_results(path: Path, results: list[np.ndarray]) -> None:
     """Writes all arguments as they are after a run."""
+    # the format does not know the types of ml_dtypes, and calls them bytes
+    names = np.array([str(result.dtype) for result in results])
     with path.open("wb") as stream:
-        np.savez(stream, *results)
+        np.savez(stream, names, *results)
 
 
 def read_results(path: Path) -> list[np.ndarray]:
     """Reads what `write_results` wrote."""
     with np.load(path) as stored:
-        return [stored[name] for name in stored.files]
+        names, *results = (stored[name] for name in stored.files)
+        return [result.view(np_dtype(str(name))) for name, result in zip(names, results, strict=True)]
 
 
 def difference(names: list[str], results: list[np.ndarray], expected: list[np.ndarray] | None) -> str:
