@@ -72,7 +72,7 @@ class Host:
     Attributes:
         cpu: model name and instruction sets in one line.
         cores: cores that this process may use.
-        memory_bytes: size of the main memory.
+        memory_bytes: size of the main memory; None where a device does not tell.
         system: operating system and kernel.
         peak_flops_per_second: float32 multiply-adds (2 flops each) reached by a large matrix product on all cores.
         bytes_per_second: bytes read and written by a large copy in main memory.
@@ -82,7 +82,7 @@ class Host:
 
     cpu: str
     cores: int
-    memory_bytes: int
+    memory_bytes: int | None
     system: str
     peak_flops_per_second: float
     bytes_per_second: float

@@ -28,6 +28,12 @@ from kernelcast.records import Workload
 
 logger = logging.getLogger(__name__)
 
+LOOK_SECONDS = 1.0
+"""Between two looks for a device that takes the place of a lost one."""
+
+PATIENCE_SECONDS = 20.0
+"""How long to look when no device is left: servers that are started again need some seconds."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -177,6 +183,12 @@ class _Queue:
             self._items.extendleft(reversed(back))
             self._changed.notify_all()
 
+    @property
+    def is_out(self) -> bool:
+        """Whether any thread has a batch."""
+        with self._changed:
+            return self._out > 0
+
     def close(self) -> None:
         """Nothing is given out any more."""
         with self._changed:
@@ -250,20 +262,28 @@ class _Server:
                 batch, ahead = ahead or self._start(hold=True), None
                 if batch is None:
                     return
-                back: list[Item] = []
+                lost: DeviceLost | None = None
                 try:
                     programs = self._loaded(batch)
                     if self._device.overlaps:
                         ahead = self._start(hold=False)
                     self._time(batch, programs, machine)
-                except DeviceLost as lost:
-                    back = self._after_loss(batch, lost)
+                except DeviceLost as error:
+                    lost = error
+                finally:
+                    batch.close()
+                    self._queue.done(batch.left if lost else ())
+                if lost is not None:
+                    # what was loaded ahead is lost as well
+                    if ahead is not None:
+                        ahead.close()
+                        self._queue.done(ahead.items)
+                        ahead = None
+                    logger.warning("%s is lost (%s); its programs go to another device", self._device.name, lost)
                     if not self._replaced():
                         return
                     machine = self._machine()
-                finally:
-                    batch.close()
-                    self._queue.done(back)
+                    continue
                 self._crew.recorder.batch_ended()
                 if self._crew.enough():
                     self._queue.close()
@@ -330,14 +350,14 @@ class _Server:
         with self._crew.phases.of("timing"):
             time_programs(programs, machine, self._crew.timing, self._crew.fastest, observer)
 
-    def _after_loss(self, batch: _Batch, lost: DeviceLost) -> list[Item]:
-        """What another device has to measure."""
-        logger.warning("%s is lost (%s); %d programs go to another device", self._device.name, lost, len(batch.left))
-        return batch.left
-
     def _replaced(self) -> bool:
-        device = self._crew.runner.replace(self._device)
-        if device is None:
-            return False
-        self._device = device
-        return True
+        """Looks for another device as long as others work, and a while when none does but there is work."""
+        until = monotonic() + PATIENCE_SECONDS
+        while self._queue.is_out or (len(self._queue) and monotonic() < until):
+            device = self._crew.runner.replace(self._device)
+            if device is not None:
+                self._device = device
+                return True
+            if self._crew.stopping.wait(LOOK_SECONDS):
+                return False
+        return False

@@ -131,4 +131,4 @@ class OpenRunner(Protocol):
         """The file with the results of the unscheduled workload; None where it cannot be run. Remembered."""
 
     def replace(self, device: Device) -> Device | None:
-        """Another device, or the same one started anew, for one that was lost; None when there is no other."""
+        """Another device, or the same one started anew, for one that was lost; None when there is none right now."""

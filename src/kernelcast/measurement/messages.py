@@ -35,25 +35,46 @@ class Sampled:
 
 
 @dataclass(frozen=True)
+class Argument:
+    """One tensor that a program takes."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class Build:
     """Asks for the program that `trace` makes of `workload`; answered by `Built`.
 
     Attributes:
         trace: the schedule trace as JSON; None for the unscheduled module itself.
         export: where to write the program as a shared library, for another device; None where it runs in this worker.
+        linker: the compiler that links the library; None for this machine's.
+        whole: with the blocks that change the layout of weights, which are not timed.
     """
 
     workload: Workload
     trace: str | None
     target: dict[str, Any]
     export: Path | None = None
+    linker: str | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
 class Built:
-    """The program is machine code now."""
+    """The program is machine code now.
+
+    Attributes:
+        build_seconds: time of the build.
+        arguments: what an exported one takes.
+        is_whole: whether nothing was left out of an exported one.
+    """
 
     build_seconds: float
+    arguments: tuple[Argument, ...] = ()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 
 from kernelcast.measurement.checking import difference, random_array, read_results, write_results
 from kernelcast.measurement.messages import (
+    Argument,
     Build,
     Built,
     Failed,
@@ -61,11 +63,15 @@ def warm_up(target: dict[str, Any]) -> None:
     import tvm.s_tir.schedule
     import tvm.s_tir.transform  # noqa: F401
 
+    import kernelcast.measurement.remote_session  # noqa: F401
+
 
 def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
     """Answers the requests for one program until the other side is gone or the program failed."""
+    from kernelcast.measurement.remote_session import OpenSession, RemoteSession
+
     _limit_memory(memory_limit_bytes)
-    program: LoadedProgram | None = None
+    program: LoadedProgram | RemoteSession | None = None
     while True:
         try:
             request = connection.recv()
@@ -78,7 +84,10 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
             elif isinstance(request, Build):
                 started = time.perf_counter()
                 program = LoadedProgram(request)
-                reply = Built(time.perf_counter() - started)
+                reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
+            elif isinstance(request, OpenSession):
+                program = RemoteSession()
+                reply = program.open(request)
             else:
                 assert program is not None, "a program must be built first"
                 reply = program.answer(request)
@@ -113,14 +122,20 @@ class LoadedProgram:
             module = parse_module(request.workload.module)
         else:
             scheduled = scheduled_module(request.workload, request.trace)
-            module = runnable_module(scheduled)
+            module = scheduled if request.whole else runnable_module(scheduled)
             # shapes do not tell: a square matrix that was turned over has the same
             if structural_key(module) != structural_key(scheduled):
                 self._whole = scheduled
+        self.is_whole = self._whole is None
         self._buffers = list(module["main"].params)
         compiled = tvm.compile(module, target=make_target(request.target))
+        self.exported: tuple[Argument, ...] = ()
         if request.export is not None:
-            compiled.export_library(str(request.export))
+            compiled.export_library(str(request.export), fcompile=_linker(request.linker))
+            self.exported = tuple(
+                Argument(str(buffer.name), tuple(int(n) for n in buffer.shape), str(buffer.dtype))
+                for buffer in self._buffers
+            )
             return
         self._executable = compiled.mod
         self._device = device_of(request.target)
@@ -179,7 +194,7 @@ class LoadedProgram:
 
     def _first_run(self, seed: int) -> float:
         tvm = load_tvm()
-        arrays = _random_arrays(self._buffers, seed)
+        arrays = random_arrays(self._buffers, seed)
         self._arguments = [tvm.runtime.tensor(array, device=self._device) for array in arrays]
         return self._call()
 
@@ -193,7 +208,7 @@ class LoadedProgram:
     def _results_of_whole_program(self, seed: int) -> list[np.ndarray]:
         tvm = load_tvm()
         whole = tvm.compile(self._whole, target=make_target(self._request.target)).mod
-        arrays = _random_arrays(list(self._whole["main"].params), seed)
+        arrays = random_arrays(list(self._whole["main"].params), seed)
         arguments = [tvm.runtime.tensor(array, device=self._device) for array in arrays]
         whole["main"](*arguments)
         return [argument.numpy() for argument in arguments]
@@ -226,7 +241,16 @@ def says_out_of_memory(text: str) -> bool:
     return any(phrase in text.lower() for phrase in phrases)
 
 
-def _random_arrays(buffers: list[Any], seed: int) -> list[np.ndarray]:
+def _linker(program: str | None) -> Any:
+    """What `export_library` links with; None for the compiler of this machine."""
+    if program is None:
+        return None
+    from tvm.support.cc import cross_compiler
+
+    return cross_compiler(program)
+
+
+def random_arrays(buffers: Sequence[Any], seed: int) -> list[np.ndarray]:
     """Arguments from `seed`, each from a stream of its own: a changed layout of one leaves the others as they are."""
     return [
         random_array(np.random.default_rng([seed, position]), tuple(int(n) for n in buffer.shape), str(buffer.dtype))

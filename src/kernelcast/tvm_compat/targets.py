@@ -64,6 +64,11 @@ def resolve_target(config: Any) -> dict[str, Any]:
         )
     target = {key: value for key, value in config.items() if value is not None}
     if target["kind"] == "llvm":
+        if "num-cores" not in target and not is_of_this_machine(target):
+            raise ConfigError(
+                f"target.num-cores: the threads of programs for {target['mtriple']} are not this machine's to tell; "
+                "set it to the cores of the device"
+            )
         cores = target.setdefault("num-cores", available_cores())
         if isinstance(cores, bool) or not isinstance(cores, int) or cores < 1:
             raise ConfigError(
@@ -94,12 +99,10 @@ def check_runs_here(target: dict[str, Any]) -> None:
             f"target.kind: measuring runs programs on this machine's processor or GPU, so it must be llvm or cuda, "
             f"got {target['kind']!r}"
         )
-    machine = platform.machine().lower()
-    architecture = _architecture(target)
-    if INTRINSICS_OF_MACHINE.get(architecture, architecture) != INTRINSICS_OF_MACHINE.get(machine, machine):
+    if not is_of_this_machine(target):
         raise ConfigError(
-            f"target.mtriple: measuring runs programs on this machine, which is {machine}, got {target['mtriple']!r}; "
-            "leave it out"
+            f"target.mtriple: measuring runs programs on this machine, which is {platform.machine()}, got "
+            f"{target['mtriple']!r}; leave it out, or measure on devices by runner=rpc"
         )
     missing = missing_instructions(target, host_instructions())
     if missing:
@@ -112,6 +115,12 @@ def check_runs_here(target: dict[str, Any]) -> None:
             f"target.num-cores: this process may use {available_cores()}, got {target['num-cores']}: threads that wait "
             "for each other's core cannot be timed; write null for all cores"
         )
+
+
+def is_of_this_machine(target: dict[str, Any]) -> bool:
+    """Whether programs of an `llvm` target are for this machine's architecture."""
+    machine, architecture = platform.machine().lower(), _architecture(target)
+    return INTRINSICS_OF_MACHINE.get(architecture, architecture) == INTRINSICS_OF_MACHINE.get(machine, machine)
 
 
 def host_instructions() -> dict[str, bool]:
@@ -209,9 +218,17 @@ def reference_target(target: dict[str, Any]) -> dict[str, Any]:
 
 
 def vector_bits(target: dict[str, Any]) -> int:
-    """Bits of one vector register of the instruction set that an `llvm` target compiles for."""
+    """Bits of one vector register that LLVM uses in programs of an `llvm` target."""
     load_tvm()
-    return int(importlib.import_module("tvm.target.codegen").llvm_get_vector_width(make_target(target)))
+    codegen = importlib.import_module("tvm.target.codegen")
+    complete = make_target(target)
+    if INTRINSICS_OF_MACHINE.get(_architecture(target)) != "x86":
+        return int(codegen.llvm_get_vector_width(complete))
+    # TVM answers 512 for every x86 processor
+    features = {str(name) for name in codegen.llvm_get_cpu_features(complete)}
+    if "avx512f" in features and "prefer-256-bit" not in features:
+        return 512
+    return 256 if "avx" in features else 128
 
 
 def _architecture(target: dict[str, Any]) -> str:
