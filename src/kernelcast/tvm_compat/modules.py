@@ -67,15 +67,19 @@ def scheduled_module(workload: Workload, trace: str) -> tvm.IRModule:
     Raises:
         MalformedDataError: the trace is not JSON, or does not apply to this workload.
     """
+    return replayed_schedule(workload, trace).mod
+
+
+def replayed_schedule(workload: Workload, trace: str) -> tvm.s_tir.Schedule:
+    """The schedule that a trace makes of a workload, as `scheduled_module`."""
     load_tvm()
     schedules = importlib.import_module("tvm.s_tir.schedule")
     # the seed only matters for decisions that the trace leaves open: none
     schedule = schedules.Schedule(parse_module(workload.module), seed=1, error_render_level="fast")
     try:
         schedules.Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    except (
-        Exception
-    ) as error:  # json, tvm.error.*, ScheduleError: all mean that this trace is no trace of this workload
+    except Exception as error:
+        # json, tvm.error.*, ScheduleError: all mean that this trace is no trace of this workload
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise MalformedDataError(f"the trace does not apply to workload {workload.name}: {reason}") from error
-    return schedule.mod
+    return schedule
