@@ -21,7 +21,7 @@ UNARY: dict[str, Callable[[Any, Any], Any]] = {
     "sigmoid": lambda ops, x: ops.sigmoid(x),
     "silu": lambda ops, x: ops.multiply(x, ops.sigmoid(x)),
     "gelu": lambda ops, x: _gelu(ops, x),
-    "erf": lambda ops, x: ops.erf(x),
+    "erf": lambda ops, x: _erf(ops, x),
     "exp": lambda ops, x: ops.exp(x),
     "abs": lambda ops, x: ops.abs(x),
     "negative": lambda ops, x: ops.negative(x),
@@ -70,9 +70,16 @@ def apply(operation: str, tensor: Any) -> Any:
 def _gelu(ops: Any, tensor: Any) -> Any:
     """Each x times the normal distribution's cumulative probability (Hendrycks and Gimpel 2016, arXiv 1606.08415)."""
     dtype = str(tensor.dtype)
-    error = ops.erf(ops.multiply(tensor, constant(math.sqrt(0.5), dtype)))
+    error = _erf(ops, ops.multiply(tensor, constant(math.sqrt(0.5), dtype)))
     probability = ops.multiply(ops.add(error, constant(1.0, dtype)), constant(0.5, dtype))
     return ops.multiply(tensor, probability)
+
+
+def _erf(ops: Any, tensor: Any) -> Any:
+    """The error function; by way of float32 for float16, of which LLVM has none."""
+    if str(tensor.dtype) != "float16":
+        return ops.erf(tensor)
+    return ops.cast(ops.erf(ops.cast(tensor, "float32")), "float16")
 
 
 def _check_chain(name: str, chain: Any) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kernelcast.measurement.workloads.construction import constant, from_tensors, placeholder, te, topi
-from kernelcast.measurement.workloads.sizes import check_choice, check_dtype, check_sizes
+from kernelcast.measurement.workloads.sizes import FLOATS, check_choice, check_dtype, check_sizes
 from kernelcast.records import Workload
 
 EPSILON = 1e-5
 """Added to a variance before its root is taken."""
+
+INTO_FLOAT32 = ("float32", "float16")
+"""Types of data of the normalisations for which TVM computes in float32, whatever the data are."""
 
 
 def softmax(name: str, rows: int, columns: int, dtype: str = "float32") -> Workload:
@@ -26,7 +30,7 @@ def log_softmax(name: str, rows: int, columns: int, dtype: str = "float32") -> W
 
 def layer_norm(name: str, rows: int, columns: int, dtype: str = "float32") -> Workload:
     """Each row minus its mean, over its standard deviation, with a scale and a shift a column."""
-    sizes, values = _rows(name, rows, columns, dtype)
+    sizes, values = _rows(name, rows, columns, dtype, INTO_FLOAT32)
     scale = placeholder(name, "scale", (columns,), dtype)
     shift = placeholder(name, "shift", (columns,), dtype)
     output = topi().nn.layer_norm(values, scale, shift, [1], EPSILON)
@@ -35,7 +39,7 @@ def layer_norm(name: str, rows: int, columns: int, dtype: str = "float32") -> Wo
 
 def rms_norm(name: str, rows: int, columns: int, dtype: str = "float32") -> Workload:
     """Each row over the root of its mean square, with a scale a column (Zhang and Sennrich 2019, arXiv 1910.07467)."""
-    sizes, values = _rows(name, rows, columns, dtype)
+    sizes, values = _rows(name, rows, columns, dtype, INTO_FLOAT32)
     scale = placeholder(name, "scale", (columns,), dtype)
     output = topi().nn.rms_norm(values, scale, [1], EPSILON)
     return from_tensors(rms_norm, name, sizes, [values, scale, output], dtype=dtype)
@@ -68,7 +72,9 @@ def batch_norm(
     return from_tensors(batch_norm, name, sizes, tensors, layout=layout, dtype=dtype)
 
 
-def _rows(name: str, rows: int, columns: int, dtype: str) -> tuple[dict[str, Any], Any]:
+def _rows(
+    name: str, rows: int, columns: int, dtype: str, allowed: Sequence[str] = FLOATS
+) -> tuple[dict[str, Any], Any]:
     sizes = check_sizes(name, rows=rows, columns=columns)
-    check_dtype(name, dtype)
+    check_dtype(name, dtype, allowed)
     return sizes, placeholder(name, "values", (rows, columns), dtype)
