@@ -1,0 +1,46 @@
+import math
+
+import pytest
+
+from kernelcast.errors import MalformedDataError
+from kernelcast.measurement.sampling import sample_candidates
+from kernelcast.measurement.workloads import conv2d, matmul
+from kernelcast.tvm_compat import parse_module, resolve_target, runnable_module, scheduled_module, structural_key
+
+
+def test_a_trace_makes_the_program_that_was_sampled_and_no_other() -> None:
+    workload = matmul("matmul", 16, 16, 16)
+    target = resolve_target({"kind": "llvm", "num-cores": 1})
+    candidates = sample_candidates(workload, target, 4, seed=0)
+    keys = [structural_key(scheduled_module(workload, candidate.trace)) for candidate in candidates]
+    assert keys == [candidate.program_key for candidate in candidates]
+    assert structural_key(parse_module(workload.module)) == workload.key
+
+
+def test_what_rewrites_the_weights_is_no_part_of_what_runs() -> None:
+    workload = conv2d("conv2d", 8, 8, 8, 16, 3, 1, 1)
+    rewrites = "meta_schedule.layout_rewrite_preproc"
+    target = resolve_target({"kind": "llvm", "num-cores": 1})
+    modules = [scheduled_module(workload, each.trace) for each in sample_candidates(workload, target, 8, seed=0)]
+    rewriting = [module for module in modules if rewrites in module.script()]
+    assert rewriting
+    for module in rewriting:
+        runs = runnable_module(module)
+        # its block is empty
+        assert f'"{rewrites}": True}})\n' in runs.script()
+        assert runs.script().partition(rewrites)[2].split("\n")[1].strip() == "T.evaluate(0)"
+        shape = [int(extent) for extent in runs["main"].params[1].shape]
+        assert math.prod(shape) == 3 * 3 * 8 * 16
+        assert shape != [3, 3, 8, 16]
+
+
+@pytest.mark.parametrize("trace", ["", "{}", '[[["NoSuchInstruction",[],[],[]]],[]]'])
+def test_what_is_no_trace_of_the_workload_is_refused(trace: str) -> None:
+    with pytest.raises(MalformedDataError, match="workload matmul"):
+        scheduled_module(matmul("matmul", 16, 16, 16), trace)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"root_index": 0}', "3"])
+def test_what_is_no_module_is_refused(text: str) -> None:
+    with pytest.raises(MalformedDataError, match="not a TVM module"):
+        parse_module(text)
