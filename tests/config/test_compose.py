@@ -69,7 +69,10 @@ def instantiate_nodes(config: DictConfig) -> None:
         model = hydra.utils.instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
         assert callable(model.predict)
     for name, node in config.get("workload", {}).items():
-        assert hydra.utils.instantiate(node, name=name).name == name
+        made = hydra.utils.instantiate(node, name=name)
+        # an entry with several shapes makes a list, named after the entry and their sizes
+        assert made
+        assert all(each.name.startswith(f"{name}_") for each in made) if isinstance(made, list) else made.name == name
     for node in config.get("split", {}).values() if isinstance(config.get("split"), DictConfig) else ():
         assert callable(hydra.utils.instantiate(node, _partial_=True))
 

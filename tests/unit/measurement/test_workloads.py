@@ -1,8 +1,11 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from hydra.utils import instantiate
 
 from kernelcast.errors import ConfigError
 from kernelcast.measurement import workloads
@@ -18,6 +21,8 @@ from kernelcast.measurement.workloads import (
 )
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, parse_module
+
+OPERATORS = set(workloads.__all__) - {"MOST_ELEMENTS", "from_module", "sweep"}
 
 
 def run(workload: Workload, *inputs: np.ndarray) -> np.ndarray:
@@ -138,3 +143,45 @@ def test_an_image_that_cannot_be_convolved_is_refused(kind: str, sizes: dict[str
 def test_more_elements_than_schedules_can_count_are_refused(make: Callable[[], Workload]) -> None:
     with pytest.raises(ConfigError, match=r"workload m: .*2147483647 at most"):
         make()
+
+
+SUITES = Path(__file__).resolve().parents[3] / "conf" / "workload"
+
+KEYS = {
+    "matmul_classifier": "46960afee6d9453e",
+    "batch_matmul_scores": "ad402ed1d4c2ac97",
+    "conv2d_shortcut": "9396a2dc7987bacc",
+    "depthwise_28": "0100e511f63848d7",
+    "conv2d_transpose_16": "7459a6e46da90df5",
+    "softmax_attention": "8e2e5910084ca536",
+    "layer_norm_base": "6b60ffc90063cab3",
+    "conv2d_bias_relu_7": "1b92f13c8979896b",
+    "matmul_small": "66e4603de54da1b0",
+    "conv2d_small": "a02581cc994465ad",
+    "softmax_small": "287daa819e7f6fc9",
+    "layer_norm_small": "c7ceb331dcbad1c1",
+}
+"""Measurements are found again by these: a module that changes loses its own, so it must not change by accident."""
+
+
+def suite(name: str) -> dict[str, Any]:
+    nodes = yaml.safe_load((SUITES / f"{name}.yaml").read_text())
+    return {key: instantiate(node, name=key) for key, node in nodes.items()}
+
+
+def test_workloads_that_others_have_measured_keep_their_keys() -> None:
+    made = suite("default") | suite("tiny")
+    assert {name: made[name].key for name in KEYS} == KEYS
+
+
+def test_the_suite_of_all_operators_has_each() -> None:
+    made = suite("operators")
+    assert {workload.kind for workload in made.values()} == OPERATORS
+    assert len({workload.key for workload in made.values()}) == len(made)
+
+
+def test_the_suite_of_shapes_has_several_of_each_operator() -> None:
+    made = suite("shapes")
+    assert all(len({workload.kind for workload in several}) == 1 < len(several) for several in made.values())
+    everything = [workload for several in made.values() for workload in several]
+    assert len({workload.key for workload in everything}) == len({each.name for each in everything}) == len(everything)
