@@ -18,4 +18,4 @@ def main(config: DictConfig) -> None:
 
 
 if __name__ == "__main__":
-    launch(main)
+    launch(main, flags={"--probe": "probe=true"})

@@ -24,20 +24,23 @@ def refuse_failures(plan: Plan, tries: Sequence[Try]) -> None:
     """
     if not too_many_failures(plan, tries):
         return
-    first: dict[Outcome, Try] = {}
-    for entry in tries:
-        if entry.outcome is not None and entry.has_failed:
-            first.setdefault(entry.outcome, entry)
-    names = {workload.key: workload.name for workload in plan.workloads}
-    examples = "; ".join(
-        f"first {outcome.value} ({names[entry.workload_key]}): {' '.join(entry.ending.message.split())}"
-        for outcome, entry in sorted(first.items())
-        if entry.ending is not None
-    )
+    first = examples(plan, tries)
     raise MeasurementError(
-        f"{counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; {examples}. "
-        f"{_advice(first)} and run the same command again: it tries the failed ones again"
+        f"{counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; "
+        f"{'; '.join(first.values())}. {_advice(set(first))} and run the same command again: it tries the failed ones again"
     )
+
+
+def examples(plan: Plan, tries: Sequence[Try]) -> dict[Outcome, str]:
+    """The first failure of each kind, in one line: `first crash (matmul): SIGABRT while running`."""
+    names = {workload.key: workload.name for workload in plan.workloads}
+    first: dict[Outcome, str] = {}
+    for entry in tries:
+        if entry.ending is not None and entry.has_failed:
+            message = " ".join(entry.ending.message.split())
+            outcome = entry.ending.outcome
+            first.setdefault(outcome, f"first {outcome.value} ({names[entry.workload_key]}): {message}")
+    return dict(sorted(first.items()))
 
 
 def counts(tries: Sequence[Try]) -> str:
@@ -51,7 +54,7 @@ def counts(tries: Sequence[Try]) -> str:
     return ", ".join(parts)
 
 
-def _advice(kinds: dict[Outcome, Try]) -> str:
+def _advice(kinds: set[Outcome]) -> str:
     advice = {
         Outcome.BUILD_TIMEOUT: "raise runner.build_timeout_seconds",
         Outcome.RUN_TIMEOUT: "raise runner.run_timeout_seconds",

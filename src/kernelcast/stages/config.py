@@ -77,6 +77,7 @@ class MeasureConfig:
     """Root of `scripts/measure.py`."""
 
     seed: int = MISSING
+    probe: bool = MISSING
     samples_per_workload: int = MISSING
     evolved_share: float = MISSING
     max_failure_share: float = MISSING

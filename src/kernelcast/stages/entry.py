@@ -4,7 +4,7 @@ import difflib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,11 +29,16 @@ LARGEST_SEED = 2**31 - 1
 """NumPy, torch, XGBoost, Optuna and TVM all take seeds from 0 to here."""
 
 
-def launch(main: Callable[[], Any]) -> None:
+def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> None:
     """Runs a script's Hydra entry point; what is wrong with its configuration becomes one message with the next step.
 
     Hydra's own way of reporting names neither the script nor its `--help`, and advises to add a mistyped key with `+`.
+
+    Args:
+        main: the entry point.
+        flags: command-line flags and the overrides that they stand for.
     """
+    sys.argv[1:] = [(flags or {}).get(argument, argument) for argument in sys.argv[1:]]
     # with it Hydra raises its errors instead of printing them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:

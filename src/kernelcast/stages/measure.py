@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.errors import ConfigError
 from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload
 from kernelcast.stages.instantiation import made
 
@@ -26,9 +25,13 @@ logger = logging.getLogger(__name__)
 
 def measure(config: DictConfig) -> None:
     """Measures what `config` (schema `MeasureConfig`) asks for into `paths.measurements`."""
+    from kernelcast.measurement.agreement import agreement
     from kernelcast.measurement.campaign import run_campaign
+    from kernelcast.measurement.failures import examples
     from kernelcast.measurement.plan import Plan
+    from kernelcast.measurement.probe import probe
     from kernelcast.stages.tracking import tracked_run
+    from kernelcast.stages.workloads import make_workloads
     from kernelcast.tvm_compat import resolve_target
 
     runner, settings = make_runner(config.runner)
@@ -36,7 +39,7 @@ def measure(config: DictConfig) -> None:
     logger.info("target: %s", target)
     plan = Plan(
         directory=Path(config.paths.measurements),
-        workloads=[make_workload(str(name), node) for name, node in config.workload.items()],
+        workloads=make_workloads(config.workload),
         target=target,
         runner=runner,
         settings=settings,
@@ -45,11 +48,28 @@ def measure(config: DictConfig) -> None:
         max_failure_share=config.max_failure_share,
         seed=config.seed,
     )
+    if config.probe:
+        probe(plan)
+        return
     with tracked_run(config, "measure", "measure") as run:
         tries = run_campaign(plan).tries
         outcomes = Counter(entry.outcome.value for entry in tries if entry.outcome is not None)
-        run.metrics({f"measure/{outcome}": count for outcome, count in outcomes.items()}, step=0)
+        metrics: dict[str, float] = {f"measure/{outcome}": count for outcome, count in outcomes.items()}
+        repeated = agreement(tries)
+        if repeated is not None:
+            metrics["measure/repeat_ratio_median"] = repeated.ratio_median
+            metrics["measure/repeat_ratio_p90"] = repeated.ratio_p90
+        run.metrics(metrics, step=0)
     Console().print(outcome_table(plan.workloads, tries))
+    for example in examples(plan, tries).values():
+        logger.warning("%s", example)
+    if repeated is not None:
+        logger.info(
+            "%d programs measured again: the two times differ by a factor of %.3f (median), %.3f (90th percentile)",
+            repeated.programs,
+            repeated.ratio_median,
+            repeated.ratio_p90,
+        )
     logger.info("measurements: %s", plan.directory / MEASUREMENTS_FILE)
 
 
@@ -64,18 +84,6 @@ def make_runner(node: Any) -> tuple[Runner, RunnerSettings]:
     values = {str(key): value for key, value in node.items() if key not in ("devices", "timing")}
     runner: Runner = made("runner.devices", node.devices)
     return runner, RunnerSettings(timing=TimingSettings(**_plain(node.timing)), **values)
-
-
-def make_workload(name: str, node: Any) -> Workload:
-    """The workload of one entry of `workload`, whose `_target_` makes it.
-
-    Raises:
-        ConfigError: the entry has no `_target_`, or one that does not take these arguments.
-    """
-    workload = made(f"workload.{name}", node, name=name)
-    if not isinstance(workload, Workload):
-        raise ConfigError(f"workload.{name}: {node['_target_']} makes no workload but a {type(workload).__name__}")
-    return workload
 
 
 def outcome_table(workloads: Sequence[Workload], tries: Sequence[Try]) -> Table:
