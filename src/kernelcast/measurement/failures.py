@@ -27,7 +27,7 @@ def refuse_failures(plan: Plan, tries: Sequence[Try]) -> None:
     first = examples(plan, tries)
     raise MeasurementError(
         f"{counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; "
-        f"{'; '.join(first.values())}. {_advice(set(first))} and run the same command again: it tries the failed ones again"
+        f"{'; '.join(first.values())}. {_advice(set(first))} and run the same command again: it tries those again"
     )
 
 

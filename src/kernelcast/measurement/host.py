@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from kernelcast.errors import ConfigError
 from kernelcast.records import Host
-from kernelcast.tvm_compat import available_cores, vector_bits
+from kernelcast.tvm_compat import GpuDescription, available_cores, describe_gpu, vector_bits
 
 REPEATS = 7
 MATRIX_SIZE = 1024
@@ -40,11 +41,16 @@ PRIVATE_CACHE_BYTES = 512 * 1024
 
 
 def probe_host(target: dict[str, Any]) -> Host:
-    """Describes this machine and measures its best speeds, in about a second.
+    """Describes what runs programs of a target here, with its best speeds, in about a second.
 
     Args:
-        target: the complete TVM target; it decides the width of a vector.
+        target: the complete TVM target: this processor, whose vectors it may leave unused, or the first GPU.
+
+    Raises:
+        ConfigError: a target of a GPU, and there is none.
     """
+    if target["kind"] == "cuda":
+        return _gpu_host()
     return Host(
         cpu=cpu_identity(),
         cores=available_cores(),
@@ -55,6 +61,35 @@ def probe_host(target: dict[str, Any]) -> Host:
         vector_lanes=max(1, vector_bits(target) // 32),
         cache_bytes=private_cache_bytes(Path("/sys/devices/system/cpu/cpu0")),
     )
+
+
+def identity(target: dict[str, Any]) -> str:
+    """What decides the run times of programs of a target here, in one line."""
+    if target["kind"] != "cuda":
+        return cpu_identity()
+    gpu = _gpu()
+    return f"{gpu.name}, {gpu.arch}, {gpu.multiprocessors} multiprocessors"
+
+
+def _gpu_host() -> Host:
+    gpu = _gpu()
+    return Host(
+        cpu=identity({"kind": "cuda"}),
+        cores=gpu.multiprocessors,
+        memory_bytes=gpu.memory_bytes,
+        system=f"{platform.system()} {platform.release()}",
+        peak_flops_per_second=gpu.peak_flops_per_second,
+        bytes_per_second=gpu.bytes_per_second,
+        vector_lanes=gpu.thread_warp_size,
+        cache_bytes=gpu.cache_bytes,
+    )
+
+
+def _gpu() -> GpuDescription:
+    gpu = describe_gpu()
+    if isinstance(gpu, str):
+        raise ConfigError(f"target.kind: there is no GPU that programs could run on: {gpu}")
+    return gpu
 
 
 def cpu_identity() -> str:
@@ -101,8 +136,10 @@ def cores_of_machine() -> list[list[int]]:
     return sorted(groups.values())
 
 
-def flush_bytes() -> int:
-    """Bytes to write so that no cache of this machine holds anything else: twice the largest cache."""
+def flush_bytes(target: dict[str, Any]) -> int:
+    """Bytes to write so that no cache that programs of a target use holds anything else: twice the largest cache."""
+    if target["kind"] == "cuda":
+        return 2 * _gpu().cache_bytes
     largest = PRIVATE_CACHE_BYTES
     for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:

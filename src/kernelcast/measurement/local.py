@@ -13,7 +13,7 @@ from typing import Any
 from kernelcast.errors import ConfigError, MeasurementError
 from kernelcast.measurement.devices import Device, Loading
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.host import cores_of_machine, cpu_identity, flush_bytes, probe_host
+from kernelcast.measurement.host import cores_of_machine, flush_bytes, identity, probe_host
 from kernelcast.measurement.messages import (
     Build,
     Built,
@@ -63,8 +63,8 @@ class LocalRunner:
             )
 
     def identity(self, target: dict[str, Any]) -> str:
-        """The processor."""
-        return cpu_identity()
+        """The processor or the GPU."""
+        return identity(target)
 
     def host(self, target: dict[str, Any]) -> Host:
         """Describes the machine and measures its best speeds."""
@@ -215,7 +215,7 @@ class LocalDevice:
         self.overlaps = overlaps
         self._bench = bench
         self._cores = cores
-        self._flush_bytes = flush_bytes() if bench.settings.timing.cache is Cache.cold else 0
+        self._flush_bytes = flush_bytes(bench.target) if bench.settings.timing.cache is Cache.cold else 0
         self._reference = ReferenceKernel(bench.server, bench.target, bench.settings.memory_limit_bytes, cores)
 
     def load(self, workload: Workload, candidate: Candidate, expected: Path | None) -> Loading:

@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,11 @@ COMPILE_MODE = "TVM_CUDA_COMPILE_MODE"
 """TVM's environment variable: `nvrtc` (the Python package cuda-bindings) or `nvcc` (the program)."""
 
 ASK_TIMEOUT_SECONDS = 120
+
+COPY_BYTES = 512 * 1024**2
+"""More than the caches of GPUs hold."""
+
+COPIES = 5
 RUNTIME_LIBRARY = "libtvm_runtime_cuda.so"
 LIBRARIES = {"libcuda.so.1": "the NVIDIA driver", "libcudart.so.13": "the runtime of CUDA 13"}
 """What TVM's runtime library for CUDA needs."""
@@ -45,6 +51,8 @@ class GpuDescription:
         multiprocessors: number of streaming multiprocessors.
         cache_bytes: size of the L2 cache.
         memory_bytes: size of the memory.
+        clock_hertz: highest clock of the multiprocessors.
+        bytes_per_second: bytes read and written by a large copy in the GPU's memory, the best of a few.
     """
 
     name: str
@@ -55,6 +63,18 @@ class GpuDescription:
     multiprocessors: int
     cache_bytes: int
     memory_bytes: int
+    clock_hertz: float
+    bytes_per_second: float
+
+    @property
+    def peak_flops_per_second(self) -> float:
+        """Float32 multiply-adds, 2 flops each, of all multiprocessors at the highest clock, without tensor cores.
+
+        Source: CUDA C++ Programming Guide, table of arithmetic instructions a clock: 64 a multiprocessor for compute
+        capability 6.0, 7.x and 8.0, 128 for the others since 5.0.
+        """
+        lanes = 64 if self.arch == "sm_60" or self.arch.startswith("sm_7") or self.arch == "sm_80" else 128
+        return 2.0 * lanes * self.multiprocessors * self.clock_hertz
 
 
 @lru_cache(maxsize=1)
@@ -187,6 +207,18 @@ def compile_kernel(tvm_target: Any, compiler: str) -> bytes:
         )
 
 
+def _copy_bytes_per_second(tvm: Any, device: Any) -> float:
+    source, destination = (tvm.runtime.empty((COPY_BYTES // 4,), "float32", device) for _ in range(2))
+    best = float("inf")
+    for _ in range(COPIES):
+        device.sync()
+        started = time.perf_counter()
+        source.copyto(destination)
+        device.sync()
+        best = min(best, time.perf_counter() - started)
+    return 2.0 * COPY_BYTES / best
+
+
 def _main() -> None:
     tvm = load_tvm()
     device = tvm.cuda(0)
@@ -201,6 +233,8 @@ def _main() -> None:
         multiprocessors=int(device.multi_processor_count),
         cache_bytes=int(device.l2_cache_size_bytes),
         memory_bytes=int(device.total_global_memory),
+        clock_hertz=1e3 * float(device.max_clock_rate),
+        bytes_per_second=_copy_bytes_per_second(tvm, device),
     )
     print(json.dumps(dataclasses.asdict(found)))
 
