@@ -18,10 +18,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "batch_matmul": {"batch": 2, "rows": 4, "columns": 4, "depth": 4},
     "batch_norm": IMAGE,
     "conv1d": {"width": 6, "channels": 2, "filters": 4, "kernel": 3},
-    "conv1d_transpose": {"width": 4, "channels": 2, "filters": 4, "kernel": 2, "stride": 2},
+    "conv1d_transpose": {"width": 3, "channels": 2, "filters": 2, "kernel": 2, "stride": 2},
     "conv2d": {**IMAGE, "filters": 4, "kernel": 3, "groups": 2},
     "conv2d_bias_relu": {**IMAGE, "filters": 4, "kernel": 3, "layout": "NCHW"},
-    "conv2d_transpose": {**IMAGE, "filters": 4, "kernel": 2, "stride": 2},
+    "conv2d_transpose": {"height": 2, "width": 2, "channels": 2, "filters": 2, "kernel": 2},
     "conv3d": {"depth": 2, **IMAGE, "filters": 2, "kernel": 2},
     "conv3d_transpose": {"depth": 2, "height": 2, "width": 2, "channels": 2, "filters": 2, "kernel": 2},
     "dense": {"rows": 4, "columns": 4, "depth": 8, "activation": "gelu"},
@@ -83,7 +83,7 @@ def test_programs_of_attention_add_up_each_row_once() -> None:
     """They did not when the weights were divided before the second product."""
     workload = workloads.attention("w", heads=2, tokens=8, dim=8)
     expected = result(parse_module(workload.module))
-    same = programs(workload, 12)
-    assert len(same) == 12, "no input of attention is a weight whose layout may be changed"
+    same = programs(workload, 5)
+    assert len(same) == 5, "no input of attention is a weight whose layout may be changed"
     for module in same:
         np.testing.assert_allclose(result(module), expected, rtol=1e-4, atol=1e-5)
