@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.local import Bench, LocalRunner
+from kernelcast.measurement.local import Bench, LocalDevice, LocalRunner
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.settings import Cache, RunnerSettings, TimingSettings, Way
 from kernelcast.measurement.workloads import matmul
@@ -80,6 +80,21 @@ def make_bench(server: ForkServer, target: dict[str, Any], tmp_path: Path) -> Ca
         return Bench(server, target, with_settings(SETTINGS, **changes), 0, tmp_path)
 
     return make
+
+
+@pytest.fixture
+def make_device(make_bench: Callable[..., Bench]) -> Iterator[Callable[..., LocalDevice]]:
+    """A device on the tests' one server, with these cores (none: any) and settings."""
+    devices: list[LocalDevice] = []
+
+    def make(cores: tuple[int, ...] = (), **changes: Any) -> LocalDevice:
+        devices.append(LocalDevice("local", True, make_bench(**changes), cores))
+        return devices[-1]
+
+    yield make
+    for device in devices:
+        # a runner ends its server, and all with it
+        device._reference.program.close()
 
 
 @pytest.fixture

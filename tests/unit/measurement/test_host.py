@@ -1,4 +1,6 @@
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from kernelcast.measurement import host as host_module
 from kernelcast.measurement.host import (
     PRIVATE_CACHE_BYTES,
+    cores_of_machine,
     cpu_identity,
+    flush_bytes,
     peak_flops_per_second,
     private_cache_bytes,
     probe_host,
@@ -68,6 +72,27 @@ def test_the_private_cache_is_the_last_that_is_not_shared(
 ) -> None:
     write_caches(tmp_path, siblings, caches)
     assert private_cache_bytes(tmp_path) == expected
+
+
+def test_every_core_of_this_process_is_in_one_physical_core() -> None:
+    groups = cores_of_machine()
+    assert sorted(core for group in groups for core in group) == sorted(os.sched_getaffinity(0))
+    assert groups == sorted(sorted(group) for group in groups)
+
+
+def test_a_process_that_may_use_less_counts_less() -> None:
+    # the affinity belongs to the thread that sets it
+    def of_one_core(core: int) -> list[list[int]]:
+        os.sched_setaffinity(0, {core})
+        return cores_of_machine()
+
+    core = max(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(of_one_core, core).result() == [[core]]
+
+
+def test_what_is_flushed_is_more_than_the_caches_hold() -> None:
+    assert flush_bytes() >= 2 * private_cache_bytes(Path("/sys/devices/system/cpu/cpu0"))
 
 
 def test_a_system_that_does_not_tell_gets_a_common_size(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def test_none_and_all_are_exact(make_plan: MakePlan, small_matmul: Workload, sha
 def test_workloads_do_not_pick_the_same_positions(make_plan: MakePlan, small_matmul: Workload) -> None:
     plan = make_plan(remeasure_share=0.1)
     first = {
-        next(position for position in range(20) if plan.is_measured_again(replace(small_matmul, key=str(key)), position))
+        next(
+            position for position in range(20) if plan.is_measured_again(replace(small_matmul, key=str(key)), position)
+        )
         for key in range(20)
     }
     assert len(first) > 5

@@ -135,9 +135,7 @@ def test_a_worker_that_the_system_kills_ran_out_of_memory(
         assert reply.result() == Failed(Outcome.OUT_OF_MEMORY, "SIGKILL while running")
 
 
-def test_a_server_that_was_killed_takes_its_workers_along_and_is_an_error(
-    faulty: Any, target: dict[str, Any]
-) -> None:
+def test_a_server_that_was_killed_takes_its_workers_along_and_is_an_error(faulty: Any, target: dict[str, Any]) -> None:
     # the thread that comes second must not take the death for its program's either
     with ForkServer(target) as server, ThreadPoolExecutor(2) as threads:
         programs = [ProgramProcess(server, MEMORY) for _ in range(2)]

@@ -12,7 +12,7 @@ from kernelcast.records import Outcome
 def progress_of(total: int, outcomes: Counter[Outcome], terminal: bool) -> tuple[CampaignProgress, io.StringIO]:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=terminal, width=160)
-    return CampaignProgress(total, outcomes, rounds=2, console=console), screen
+    return CampaignProgress(total, outcomes, rounds=2, batches=3, console=console), screen
 
 
 def test_a_line_tells_counts_rate_and_time_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -22,7 +22,7 @@ def test_a_line_tells_counts_rate_and_time_left(caplog: pytest.LogCaptureFixture
             progress.step("p1")
         progress.ended("p1", Outcome.MEASURED)
         progress.ended("p2", Outcome.CRASH)
-        progress.batch_ended(1, 3)
+        progress.batch_ended()
     assert "batch 1 of 3: 4 of 8 programs, 1 crash, 3 measured, " in caplog.text
     assert "programs/min" in caplog.text
     assert "left" in caplog.text
@@ -42,9 +42,30 @@ def test_a_terminal_shows_a_bar(caplog: pytest.LogCaptureFixture) -> None:
     progress, screen = progress_of(1, Counter(), terminal=True)
     with caplog.at_level(logging.INFO), progress:
         progress.ended("p1", Outcome.MEASURED)
-        progress.batch_ended(1, 1)
+        progress.batch_ended()
     assert "1 of 1 programs, 1 measured" in screen.getvalue()
     assert caplog.text == ""
+
+
+def test_a_program_that_settled_early_counts_as_much_as_one_with_all_rounds() -> None:
+    progress, _ = progress_of(3, Counter(), terminal=False)
+    # a build and one repeat, a build and five repeats
+    for key, steps in (("p1", 2), ("p2", 6)):
+        for _ in range(steps):
+            progress.step(key)
+        progress.ended(key, Outcome.MEASURED)
+    progress.ended("p3", Outcome.MEASURED)
+    assert progress.status().startswith("3 of 3 programs, 3 measured, ")
+    assert progress.status().endswith("0:00 left")
+
+
+def test_batches_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    progress, _ = progress_of(2, Counter(), terminal=False)
+    with caplog.at_level(logging.INFO), progress:
+        progress.batch_ended()
+        progress.batch_ended()
+    assert "batch 1 of 3: 0 of 2 programs" in caplog.text
+    assert "batch 2 of 3: " in caplog.text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "0:00"), (95, "1:35"), (3725, "1:02:05")])

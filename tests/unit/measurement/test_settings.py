@@ -47,7 +47,9 @@ def test_a_choice_names_what_there_is(make_settings: MakeSettings, name: str, sa
         make_settings(**{name: "lukewarm"})
 
 
-def test_a_repeat_that_would_always_be_stopped_is_refused(settings: RunnerSettings, make_settings: MakeSettings) -> None:
+def test_a_repeat_that_would_always_be_stopped_is_refused(
+    settings: RunnerSettings, make_settings: MakeSettings
+) -> None:
     with pytest.raises(ConfigError, match=r"runner\.timing\.repeat_seconds.*runner\.run_timeout_seconds"):
         make_settings(repeat_seconds=settings.run_timeout_seconds)
 
