@@ -1,20 +1,20 @@
 import json
-import signal
-import subprocess
-import sys
-import time
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
 import pytest
 
-from kernelcast.errors import ConfigError, MalformedDataError, MeasurementError
-from kernelcast.measurement.campaign import Plan, run_campaign
+from kernelcast.errors import MalformedDataError, MeasurementError
+from kernelcast.measurement.campaign import run_campaign
 from kernelcast.measurement.host import cpu_identity
 from kernelcast.measurement.journal import JOURNAL_FILE
+from kernelcast.measurement.local import LocalRunner
+from kernelcast.measurement.plan import Plan
+from kernelcast.measurement.settings import Way
 from kernelcast.measurement.workloads import matmul, softmax
 from kernelcast.records import (
     CAMPAIGN_FILE,
@@ -23,28 +23,34 @@ from kernelcast.records import (
     WORKLOADS_FILE,
     Campaign,
     Host,
+    Workload,
     read_measurements,
     write_campaign,
 )
-from kernelcast.tvm_compat import tvm_versions
+from kernelcast.tvm_compat import available_cores, tvm_versions
 
 MakePlan = Callable[..., Plan]
-PROGRAM = Path(__file__).with_name("measure_small.py")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Any:
+    """However a campaign ends, none of its processes is left."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
-    table: pa.Table = read_measurements(directory).table
-    return list(table.to_pylist())
+    return list(read_measurements(directory).table.to_pylist())
 
 
 def journalled(directory: Path, kind: str) -> list[dict[str, Any]]:
-    """The events of one kind; a torn last line is none."""
-    path = directory / JOURNAL_FILE
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    """The events of one kind."""
+    lines = (directory / JOURNAL_FILE).read_text().splitlines()
     return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
-def test_a_campaign_is_measured_once_and_grows(make_plan: MakePlan, small_matmul: Any) -> None:
+def test_a_campaign_is_measured_once_and_grows(make_plan: MakePlan, small_matmul: Workload) -> None:
     plan = make_plan()
     run_campaign(plan)
     first = rows(plan.directory)
@@ -52,24 +58,32 @@ def test_a_campaign_is_measured_once_and_grows(make_plan: MakePlan, small_matmul
     for row in first:
         assert row["outcome"] == "measured"
         assert row["workload_key"] == small_matmul.key
+        assert row["origin"] == "random"
+        assert row["device"] == "local"
+        assert row["checked"]
+        assert not row["cut_short"]
         assert row["round_index"] == [0, 1]
-        assert all(seconds > 0 for seconds in row["run_seconds"] + row["reference_seconds"])
+        assert row["visit"] == [0, 0]
+        assert all(number > 0 for number in row["run_seconds"] + row["reference_seconds"] + row["calls"])
         assert row["ended_at"] == sorted(row["ended_at"])
+        assert row["finished_at"] >= row["ended_at"][-1]
+        assert row["build_seconds"] > 0
         assert json.loads(row["target"]) == plan.target
     assert len({row["program_key"] for row in first}) == 4
 
     # the same command again measures nothing
     journal = (plan.directory / JOURNAL_FILE).read_bytes()
-    run_campaign(plan)
+    assert run_campaign(plan).phases.seconds == {}
     assert (plan.directory / JOURNAL_FILE).read_bytes() == journal
     assert rows(plan.directory) == first
 
-    # more samples and one more workload: what is there stays as it is
-    more = make_plan(samples_per_workload=5, workloads=[small_matmul, softmax("rows", 4, 8)])
+    # more samples and one more workload, in another way to check: what is there stays as it is
+    more = make_plan(samples_per_workload=5, workloads=[small_matmul, softmax("rows", 4, 8)], check_share=0.0)
     run_campaign(more)
     grown = rows(plan.directory)
     assert grown[:4] == first
     assert [row["workload_name"] for row in grown].count("matmul_small") == 5
+    assert not any(row["checked"] for row in grown[4:])
     assert set(read_measurements(plan.directory).workloads) == {workload.key for workload in more.workloads}
 
     # fewer again: the table holds what is asked for, the journal all
@@ -78,9 +92,56 @@ def test_a_campaign_is_measured_once_and_grows(make_plan: MakePlan, small_matmul
     assert len(journalled(plan.directory, "planned")) == len(grown)
 
 
+def test_programs_that_go_wrong_are_rows_beside_the_others(make_plan: MakePlan, faulty: Any) -> None:
+    workloads = [
+        matmul("right", 4, 4, 4),
+        faulty.calling("aborts", "abort"),
+        faulty.calling("hangs", "pause"),
+        faulty.reading_far_outside("wild"),
+        faulty.needing_what_is_not_there("lacking"),
+        faulty.hidden_order("hidden"),
+        faulty.large("large", 2**26),
+        faulty.large_inside("inside", 2**24),
+        matmul("also_right", 4, 8, 4),
+    ]
+    plan = make_plan(
+        workloads=workloads,
+        samples_per_workload=1,
+        max_failure_share=0.9,
+        run_timeout_seconds=3.0,
+        memory_limit_bytes=2**28,
+    )
+    run_campaign(plan)
+    found = {row["workload_name"]: row for row in rows(plan.directory)}
+    assert {name: row["outcome"] for name, row in found.items()} == {
+        "right": "measured",
+        "aborts": "crash",
+        "hangs": "run_timeout",
+        "wild": "crash",
+        "lacking": "run_error",
+        "hidden": "wrong_result",
+        "large": "out_of_memory",
+        "inside": "measured",
+        "also_right": "measured",
+    }
+    # of `inside` there is nothing to compare with: unscheduled it does not fit into memory
+    assert {name for name, row in found.items() if row["checked"]} == {"right", "also_right", "hidden"}
+    assert found["hidden"]["message"].startswith("510 of 594 elements of `result` differ")
+    assert found["hangs"]["message"] == "still running after 3 s; stopped"
+    for row in found.values():
+        assert bool(row["message"]) == (row["outcome"] != "measured") == (row["run_seconds"] == [])
+
+
+def test_a_wrong_program_passes_where_nothing_is_compared(make_plan: MakePlan, faulty: Any) -> None:
+    plan = make_plan(workloads=[faulty.hidden_order("hidden")], samples_per_workload=1, check_share=0.0)
+    run_campaign(plan)
+    (row,) = rows(plan.directory)
+    assert (row["outcome"], row["checked"]) == ("measured", False)
+
+
 def test_when_all_fail_it_says_so_and_the_next_run_tries_again(make_plan: MakePlan) -> None:
     hasty = make_plan(build_timeout_seconds=0.001)
-    (hasty.directory / "x").parent.mkdir(parents=True)
+    hasty.directory.mkdir(parents=True)
     (hasty.directory / MEASUREMENTS_FILE).write_text("of an earlier campaign")
     with pytest.raises(MeasurementError) as failed:
         run_campaign(hasty)
@@ -91,18 +152,112 @@ def test_when_all_fail_it_says_so_and_the_next_run_tries_again(make_plan: MakePl
 
     run_campaign(make_plan())
     assert [row["outcome"] for row in rows(hasty.directory)] == ["measured"] * 4
+    assert len(journalled(hasty.directory, "retried")) == 4
+
+
+def test_it_stops_as_soon_as_too_many_have_failed(make_plan: MakePlan) -> None:
+    hasty = make_plan(build_timeout_seconds=0.001, batch_size=1, samples_per_workload=6, max_failure_share=0.2)
+    with pytest.raises(MeasurementError, match="0 of 6 programs measured, 2 build_timeout, 4 not tried: more failed"):
+        run_campaign(hasty)
+    assert len(journalled(hasty.directory, "finished")) == 2
+
+
+def test_some_programs_are_measured_again_when_all_are_measured(make_plan: MakePlan, small_matmul: Workload) -> None:
+    plan = make_plan(
+        workloads=[small_matmul, softmax("rows", 4, 8)], samples_per_workload=4, remeasure_share=0.5, batch_size=3
+    )
+    run_campaign(plan)
+    table = rows(plan.directory)
+    assert [row["visit"] for row in table] == [
+        [0, 0, 1, 1] if plan.is_measured_again(workload, position) else [0, 0]
+        for workload in plan.workloads
+        for position in range(4)
+    ]
+    assert all(row["round_index"] in ([0, 1], [0, 1, 0, 1]) for row in table)
+    times = [(visit, ended) for row in table for visit, ended in zip(row["visit"], row["ended_at"], strict=True)]
+    assert max(ended for visit, ended in times if visit == 0) < min(ended for visit, ended in times if visit == 1)
+    # nothing is measured a third time; a larger share adds to it
+    assert run_campaign(plan).phases.seconds == {}
+    run_campaign(replace(plan, settings=replace(plan.settings, remeasure_share=1.0)))
+    more = rows(plan.directory)
+    assert all(row["visit"] == [0, 0, 1, 1] for row in more)
+    for old, new in zip(table, more, strict=True):
+        assert new["run_seconds"][: len(old["run_seconds"])] == old["run_seconds"]
+        assert (new["spread"], new["finished_at"]) == (old["spread"], old["finished_at"])
+
+
+def test_a_second_visit_that_fails_leaves_the_measurement_as_it_is(make_plan: MakePlan) -> None:
+    run_campaign(make_plan())
+    hasty = make_plan(remeasure_share=1.0, build_timeout_seconds=0.001)
+    first = rows(hasty.directory)
+    run_campaign(hasty)
+    assert rows(hasty.directory) == first
+    again = [event for event in journalled(hasty.directory, "finished") if event["visit"] == 1]
+    assert [event["outcome"] for event in again] == ["build_timeout"] * 4
+    # neither is it tried again
+    assert run_campaign(make_plan(remeasure_share=1.0)).phases.seconds == {}
+
+
+def test_programs_evolve_from_those_that_were_measured(make_plan: MakePlan, small_matmul: Workload) -> None:
+    plan = make_plan(evolved_share=0.5)
+    run_campaign(plan)
+    table = rows(plan.directory)
+    assert [row["origin"] for row in table] == ["random", "random", "evolved", "evolved"]
+    assert {row["outcome"] for row in table} == {"measured"}
+    assert len({row["program_key"] for row in table}) == 4
+    random, evolved = table[:2], table[2:]
+    assert max(row["finished_at"] for row in random) < min(row["ended_at"][0] for row in evolved)
+
+
+def test_a_workload_that_cannot_be_scheduled_is_left_out(
+    make_plan: MakePlan, small_matmul: Workload, caplog: pytest.LogCaptureFixture
+) -> None:
+    torn = replace(small_matmul, key="0" * 16, name="torn", module="{}")
+    others = [small_matmul, softmax("rows", 4, 8), softmax("more", 4, 16)]
+    plan = make_plan(workloads=[torn, *others], samples_per_workload=1)
+    # the same command again has only that one to draw, and ends in the same way
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            run_campaign(plan)
+        assert "workload torn: no schedules can be drawn" in caplog.text
+        assert [row["workload_name"] for row in rows(plan.directory)] == ["matmul_small", "rows", "more"]
+
+
+def test_workloads_that_cannot_be_scheduled_at_all_are_an_error(make_plan: MakePlan, small_matmul: Workload) -> None:
+    plan = make_plan(workloads=[replace(small_matmul, key="0" * 16, name="torn", module="{}")])
+    with pytest.raises(MeasurementError, match="1 of 1 workloads cannot be scheduled; first: workload torn: "):
+        run_campaign(plan)
+    assert not (plan.directory / MEASUREMENTS_FILE).exists()
+
+
+def test_two_slots_share_the_work(make_plan: MakePlan) -> None:
+    plan = make_plan(runner=LocalRunner(slots=min(2, available_cores())), samples_per_workload=6, batch_size=2)
+    run_campaign(plan)
+    table = rows(plan.directory)
+    assert {row["outcome"] for row in table} == {"measured"}
+    assert {row["device"] for row in table} == ({"local-0", "local-1"} if available_cores() > 1 else {"local"})
+
+
+def test_repeats_in_a_row_are_the_ways_of_other_tools(make_plan: MakePlan) -> None:
+    plan = make_plan(way=Way.in_a_row, least_rounds=3, most_rounds=3)
+    run_campaign(plan)
+    order = [event["program"] for event in journalled(plan.directory, "repeat")]
+    assert len(order) == 12
+    assert all(len(set(order[start : start + 3])) == 1 for start in range(0, 12, 3))
 
 
 def fake_campaign(plan: Plan, **changes: Any) -> Campaign:
     host = Host(changes.pop("cpu", cpu_identity()), 1, 2**30, "Linux", 1e9, 1e9, 4, 2**15)
+    timing = plan.settings.timing.as_dict() | changes.pop("timing", {})
     fields = {
         "version": MEASUREMENTS_VERSION,
         "target": plan.target,
         "tvm": tvm_versions(),
-        "timing": plan.settings.timing,
+        "timing": {key: value for key, value in timing.items() if value is not None},
         "seed": plan.seed,
     }
-    return Campaign(host=host, **{**fields, **changes})
+    return Campaign(**{"host": host, **fields, **changes})
 
 
 @pytest.mark.parametrize(
@@ -112,18 +267,28 @@ def fake_campaign(plan: Plan, **changes: Any) -> Campaign:
         ({"seed": 7}, "seed = 7, this run has 0"),
         ({"target": {"kind": "llvm", "num-cores": 64}}, "target = {'kind': 'llvm', 'num-cores': 64}"),
         ({"tvm": {"apache-tvm": "0.26"}}, "tvm = {'apache-tvm': '0.26'}"),
-        ({"timing": {"rounds": 9, "repeat_seconds": 1e-4, "batch_size": 4}}, "runner.rounds = 9, this run has 2"),
-        ({"timing": {}}, "runner.batch_size = None, this run has 4"),
+        ({"timing": {"most_rounds": 9}}, "runner.timing.most_rounds = 9, this run has 2"),
+        ({"timing": {"cache": "cold"}}, "runner.timing.cache = 'cold', this run has 'warm'"),
+        ({"timing": {"batch_size": None}}, "runner.timing.batch_size = None, this run has 4"),
+        ({"timing": {"of_another_version": 1}}, "runner.timing.of_another_version = 1, this run has None"),
+        ({"host": None}, "holds imported measurements; nothing can be measured into it"),
+        # the first release: its timing was in other words, which is not what the user has to set back
+        (
+            {"version": 1, "timing": {"rounds": 2, "way": None}},
+            "was measured by an earlier kernelcast (version 1 of such folders, this one writes 2)",
+        ),
     ],
 )
 def test_what_was_measured_otherwise_is_not_mixed(make_plan: MakePlan, was: dict[str, Any], says: str) -> None:
     plan = make_plan()
     write_campaign(plan.directory, fake_campaign(plan, **was), {workload.key: workload for workload in plan.workloads})
     (plan.directory / MEASUREMENTS_FILE).write_text("its table")
+    (plan.directory / JOURNAL_FILE).write_text("its journal\n")
     with pytest.raises(MeasurementError) as refused:
         run_campaign(plan)
     assert says in str(refused.value)
     assert (plan.directory / MEASUREMENTS_FILE).read_text() == "its table"
+    assert (plan.directory / JOURNAL_FILE).read_text() == "its journal\n"
 
 
 def test_a_journal_without_its_campaign_is_refused(make_plan: MakePlan) -> None:
@@ -136,112 +301,9 @@ def test_a_journal_without_its_campaign_is_refused(make_plan: MakePlan) -> None:
 
 def test_what_a_kill_leaves_before_the_first_line_does_not_stop_the_next_run(make_plan: MakePlan) -> None:
     plan = make_plan(samples_per_workload=1)
-    plan.directory.mkdir(parents=True)
-    for name in (JOURNAL_FILE, f".{WORKLOADS_FILE}.half", f".{MEASUREMENTS_FILE}.half"):
+    (plan.directory / "scratch").mkdir(parents=True)
+    for name in (JOURNAL_FILE, f".{WORKLOADS_FILE}.half", f".{MEASUREMENTS_FILE}.half", "scratch/results.npz"):
         (plan.directory / name).touch()
     run_campaign(plan)
     written = {JOURNAL_FILE, CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE}
     assert {path.name for path in plan.directory.iterdir()} == written
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"samples_per_workload": 0}, "samples_per_workload must be a positive integer"),
-        ({"max_failure_share": 1.5}, "max_failure_share must be between 0 and 1"),
-        ({"workloads": []}, "there is none to measure"),
-        ({"workloads": [matmul("one", 2, 2, 2), matmul("two", 2, 2, 2)]}, "one and two compute the same"),
-        ({"target": {"kind": "cuda"}}, "target.kind"),
-    ],
-)
-def test_a_plan_that_cannot_work_is_refused(make_plan: MakePlan, changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        make_plan(**changes)
-
-
-def start(directory: Path, samples: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(PROGRAM), str(directory), str(samples)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def wait_for_repeats(process: "subprocess.Popen[str]", directory: Path, count: int) -> None:
-    while len(journalled(directory, "repeat")) < count:
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.01)
-
-
-def end(process: "subprocess.Popen[str]", number: int) -> str:
-    """Sends a signal and makes sure that neither the process nor anything it started is left. Returns its output."""
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 2, "a server and its workers"
-    process.send_signal(number)
-    printed, _ = process.communicate(timeout=60)
-    _, alive = psutil.wait_procs(family, timeout=60)
-    assert alive == []
-    return printed
-
-
-def test_killed_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(PROGRAM.parent))
-    from measure_small import small_plan
-
-    directory, samples, rounds = tmp_path / "measurements", 4, 4
-    before: list[dict[str, Any]] = []
-    for number, further in [(signal.SIGKILL, 2), (signal.SIGINT, 9), (signal.SIGKILL, 10)]:
-        process = start(directory, samples)
-        wait_for_repeats(process, directory, len(before) + further)
-        with pytest.raises(MeasurementError, match="another process is measuring"):
-            run_campaign(small_plan(directory, samples))
-        printed = end(process, number)
-        assert process.returncode != 0
-        if number == signal.SIGINT:
-            assert "the same command goes on from here" in printed
-        after = journalled(directory, "repeat")
-        assert after[: len(before)] == before
-        before = after
-        assert not (directory / MEASUREMENTS_FILE).exists()
-        if number == signal.SIGKILL:
-            # as if it had died while writing
-            with (directory / JOURNAL_FILE).open("ab") as stream:
-                stream.write(b'{"event": "repeat", "workl')
-
-    run_campaign(small_plan(directory, samples))
-    table = rows(directory)
-    assert len(table) == len({(row["workload_key"], row["program_key"]) for row in table}) == 2 * samples
-    assert {row["outcome"] for row in table} == {"measured"}
-    assert all(row["round_index"] == list(range(rounds)) for row in table)
-    kept = {
-        (row["program_key"], index, seconds, reference, ended)
-        for row in table
-        for index, seconds, reference, ended in zip(
-            row["round_index"], row["run_seconds"], row["reference_seconds"], row["ended_at"], strict=True
-        )
-    }
-    fields = ("program", "round", "run_seconds", "reference_seconds", "ended_at")
-    assert {tuple(event[field] for field in fields) for event in before} <= kept
-    assert len(list(directory.glob(f"{JOURNAL_FILE}.torn-*"))) == 2
-
-
-def test_a_full_disk_ends_it_with_one_message_and_costs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(PROGRAM.parent))
-    from measure_small import small_plan
-
-    directory = tmp_path / "measurements"
-    process = start(directory, 2)
-    wait_for_repeats(process, directory, 2)
-    # the disk is full from now on: a limit on the size of files stands for it
-    size = (directory / JOURNAL_FILE).stat().st_size + 1000
-    psutil.Process(process.pid).rlimit(psutil.RLIMIT_FSIZE, (size, size))
-    printed, _ = process.communicate(timeout=120)
-    assert process.returncode == 6, printed
-    last = printed.strip().splitlines()[-1]
-    assert last.startswith(f"StorageError: cannot write {directory / JOURNAL_FILE}: ")
-    assert (directory / JOURNAL_FILE).stat().st_size == size
-    assert not (directory / MEASUREMENTS_FILE).exists()
-    had = journalled(directory, "repeat")
-    assert had
-    run_campaign(small_plan(directory, 2))
-    assert len(rows(directory)) == 4
-    assert journalled(directory, "repeat")[: len(had)] == had
