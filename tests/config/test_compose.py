@@ -11,12 +11,16 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.stages.config import SCHEMAS, register_schemas
+from kernelcast.stages.measure import make_runner
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))
 # the groups that a root composes; `hydra` holds plug-in settings and `launch` is in every root
 GROUPS = sorted(folder.name for folder in CONF.iterdir() if folder.is_dir() and folder.name != "hydra")
+
+# refused while they are null
+WHAT_ONLY_A_USER_KNOWS = {"rpc": ["runner.devices.key=board"]}
 
 
 def composed(root: str, *overrides: str) -> DictConfig:
@@ -55,7 +59,7 @@ def test_every_root_has_a_script_and_a_schema() -> None:
 
 @pytest.mark.parametrize(("root", "group", "option"), options())
 def test_option_composes_and_instantiates(root: str, group: str, option: str) -> None:
-    config = composed(root, *([f"{group}={option}"] if group else []))
+    config = composed(root, *([f"{group}={option}"] if group else []), *WHAT_ONLY_A_USER_KNOWS.get(option, ()))
     OmegaConf.resolve(config)
     missing = OmegaConf.missing_keys(config)
     assert not {key for key in missing if not key.startswith("hydra.")}
@@ -64,6 +68,10 @@ def test_option_composes_and_instantiates(root: str, group: str, option: str) ->
 
 def instantiate_nodes(config: DictConfig) -> None:
     """Instantiates every `_target_` of a root the way its stage does."""
+    if "runner" in config:
+        runner, settings = make_runner(config.runner)
+        assert callable(runner.open)
+        assert settings.timing.as_dict() == OmegaConf.to_container(config.runner.timing, enum_to_str=True)
     if "model" in config:
         loss, trainer = hydra.utils.instantiate(config.loss), hydra.utils.instantiate(config.trainer)
         model = hydra.utils.instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
@@ -75,6 +83,16 @@ def instantiate_nodes(config: DictConfig) -> None:
         assert all(each.name.startswith(f"{name}_") for each in made) if isinstance(made, list) else made.name == name
     for node in config.get("split", {}).values() if isinstance(config.get("split"), DictConfig) else ():
         assert callable(hydra.utils.instantiate(node, _partial_=True))
+
+
+def test_the_runners_of_this_machine_differ_in_nothing_but_their_timing() -> None:
+    default, *others = (
+        OmegaConf.to_container(composed("measure", f"runner={name}").runner)
+        for name in ("default", "quick", "in_a_row")
+    )
+    for other in others:
+        assert other["timing"] != default["timing"]
+        assert {**other, "timing": None} == {**default, "timing": None}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))

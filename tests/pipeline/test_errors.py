@@ -38,8 +38,25 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
         (("evaluate.py",), 3, ["data/graphs", "dvc repro graphs"]),
         (("report.py",), 3, ["dvc repro"]),
         (("measure.py", "samples_per_workload=0"), 2, ["samples_per_workload"]),
-        (("measure.py", "runner.rounds=-1"), 2, ["runner.rounds"]),
+        (("measure.py", "evolved_share=1"), 2, ["evolved_share", "samples_per_workload"]),
+        (("measure.py", "max_failure_share=30"), 2, ["max_failure_share", "between 0 and 1"]),
+        # a key of the first release
+        (("measure.py", "runner.rounds=3"), 1, ["runner.rounds", "--help"]),
+        (("measure.py", "runner.timing.most_rounds=0"), 2, ["runner.timing.most_rounds"]),
+        (
+            ("measure.py", "runner.timing.least_rounds=99"),
+            2,
+            ["runner.timing.least_rounds", "runner.timing.most_rounds"],
+        ),
+        (("measure.py", "runner.timing.way=in_turns"), 1, ["way", "in_turns", "rounds", "in_a_row"]),
+        (("measure.py", "runner.timing.cache=hot"), 1, ["cache", "hot", "warm", "cold"]),
+        (("measure.py", "runner.check_share=2"), 2, ["runner.check_share", "between 0 and 1"]),
+        (("measure.py", "runner.remeasure_share=-1"), 2, ["runner.remeasure_share", "between 0 and 1"]),
+        (("measure.py", "runner.devices.slots=1000"), 2, ["runner.devices.slots", "num-cores", "cores"]),
+        (("measure.py", "runner.devices.slot=1"), 1, ["slot"]),
+        (("measure.py", "runner=slow"), 1, ["slow", "quick", "in_a_row"]),
         (("measure.py", "target.num-cores=0"), 2, ["num-cores"]),
+        (("measure.py", "target.num-cores=4096"), 2, ["target.num-cores", "4096"]),
     ],
 )
 def test_a_mistake_is_one_clear_message(empty: Project, command: tuple, status: int, says: list[str]) -> None:
