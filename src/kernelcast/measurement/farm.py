@@ -18,7 +18,7 @@ from kernelcast.measurement.pool import ProgramProcess
 from kernelcast.measurement.remote_session import Load, NotOpened, Opened, OpenSession, Refused, SessionLost
 from kernelcast.measurement.tracker import Tracker
 from kernelcast.records import Outcome, Workload
-from kernelcast.tvm_compat import missing_instructions
+from kernelcast.tvm_compat import load_tvm, missing_instructions
 
 logger = logging.getLogger(__name__)
 
@@ -202,11 +202,17 @@ class Farm:
         return reply
 
     def _require_fit(self, opened: Opened) -> None:
+        theirs, ours = opened.description.get("tvm"), str(load_tvm().__version__)
+        if theirs is not None and theirs.split(".")[:2] != ours.split(".")[:2]:
+            raise UnfitDevice(
+                f"{opened.address} runs TVM {theirs}, programs are built by {ours} here, and neither understands the "
+                f"other's; install apache-tvm {ours} there"
+            )
         target = self.bench.target
         if target["num-cores"] > opened.threads:
             raise UnfitDevice(
                 f"target.num-cores: {opened.address} runs {opened.threads} threads, got {target['num-cores']}; set "
-                "target.num-cores to the cores of the devices"
+                "target.num-cores to the cores of the devices, or start its server with another TVM_NUM_THREADS"
             )
         missing = missing_instructions(target, opened.description.get("instructions", {}))
         if missing:

@@ -24,6 +24,9 @@ from kernelcast.measurement.worker import explain, random_arrays
 from kernelcast.records import Outcome
 from kernelcast.tvm_compat import load_tvm
 
+LOOK_SECONDS = 2.0
+"""Between two looks whether a device that is waited for is still there."""
+
 BIG_CORES = 1
 """TVM's thread pool on the fast cores first."""
 
@@ -166,8 +169,8 @@ class RemoteSession:
         try:
             grant = _wait_for(request)
             if grant is None:
-                which = f"of key {request.key!r}" if request.wanted is None else request.wanted
-                return NotOpened(f"no device {which} got free within {request.limit_seconds:g} s")
+                which = f"no device of key {request.key!r}" if request.wanted is None else request.wanted
+                return NotOpened(f"{which} is gone, or was not free within {request.limit_seconds:g} s")
             rpc = importlib.import_module("tvm.rpc")
             self._session = rpc.connect(grant.host, grant.port, grant.match_key, request.session_seconds)
             self._device = self._session.cpu()
@@ -268,11 +271,13 @@ class RemoteSession:
 
 
 def _wait_for(request: OpenSession) -> Grant | None:
-    """The wanted device, or any that is not avoided; None when it does not get free in time."""
+    """The wanted device, or any that is not avoided; None when it is gone or does not get free in time."""
     until = time.monotonic() + request.limit_seconds
-    while time.monotonic() < until:
-        grant = request.tracker.request(request.key, until - time.monotonic())
-        if grant is None or _fits(request, grant):
+    while (left := until - time.monotonic()) > 0:
+        if request.wanted is not None and request.wanted not in request.tracker.addresses(request.key):
+            return None
+        grant = request.tracker.request(request.key, min(left, LOOK_SECONDS))
+        if grant is not None and _fits(request, grant):
             return grant
         # a grant that is not used expires within seconds: the server makes a new one
     return None

@@ -42,12 +42,16 @@ TRACKER_RETRY_SECONDS = 5.0
 def describe() -> str:
     """What the operating system and LLVM say of the device."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    features = importlib.import_module("tvm_ffi").get_global_func(FEATURES, allow_missing=True)
+    features = None
+    # elsewhere LLVM reads them from /proc/cpuinfo, and misses some
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        features = importlib.import_module("tvm_ffi").get_global_func(FEATURES, allow_missing=True)
     return json.dumps(
         {
             "cores": cores,
             "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "system": f"{platform.system()} {platform.release()}",
+            "tvm": str(importlib.import_module("tvm").__version__),
             "instructions": {str(name): bool(there) for name, there in dict(features() if features else {}).items()},
         }
     )
@@ -159,17 +163,18 @@ def main() -> None:
     parser.add_argument("--key", required=True, help="what campaigns ask for: the same for devices that are the same")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=9090, help="first port to try (default: 9090)")
-    parser.add_argument("--port-end", type=int, default=9189, help="last port to try (default: 9189)")
+    parser.add_argument("--port-end", type=int, help="last port to try (default: 99 further)")
     parser.add_argument("--custom-addr", help="address that the tracker tells to campaigns, where it is another one")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     host, _, port = arguments.tracker.rpartition(":")
     if not host or not port.isdigit():
         parser.error(f"--tracker: expected HOST:PORT, got {arguments.tracker!r}")
+    last = arguments.port + 99 if arguments.port_end is None else arguments.port_end
     try:
-        listening = listening_socket(arguments.host, arguments.port, arguments.port_end)
+        listening = listening_socket(arguments.host, arguments.port, last)
     except OSError as error:
-        parser.error(f"cannot listen on {arguments.host}, ports {arguments.port} to {arguments.port_end}: {error}")
+        parser.error(f"cannot listen on {arguments.host}, ports {arguments.port} to {last}: {error}")
     try:
         serve(listening, (host, int(port)), arguments.key, arguments.custom_addr)
     except KeyboardInterrupt:

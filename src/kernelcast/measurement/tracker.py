@@ -64,10 +64,24 @@ class Tracker:
         Raises:
             TrackerUnreachable: it does not answer.
         """
+        return Counter(key for key, _ in self._servers())
+
+    def addresses(self, key: str) -> set[str]:
+        """Where the registered devices of a key listen, those in use included; a dead one is gone from it at once.
+
+        Raises:
+            TrackerUnreachable: it does not answer.
+        """
+        return {address for its_key, address in self._servers() if its_key == key}
+
+    def _servers(self) -> list[tuple[str, str]]:
         with self._connected(ANSWER_SECONDS) as (base, stream):
             base.sendjson(stream, [base.TrackerCode.SUMMARY])
             _, summary = base.recvjson(stream)
-        return Counter(str(info["key"]).removeprefix("server:") for info in summary["server_info"])
+        return [
+            (str(info["key"]).removeprefix("server:"), ":".join(map(str, info["addr"])))
+            for info in summary["server_info"]
+        ]
 
     def request(self, key: str, limit_seconds: float) -> Grant | None:
         """The next free device of a key; None when none gets free within the limit.

@@ -33,7 +33,7 @@ from kernelcast.measurement.remote_host import DESCRIBING, copy_workload, peak_w
 from kernelcast.measurement.remote_session import Call, RepeatOf
 from kernelcast.measurement.tracker import Tracker, TrackerUnreachable
 from kernelcast.records import read_campaign, read_measurements
-from kernelcast.tvm_compat import resolve_target
+from kernelcast.tvm_compat import load_tvm, resolve_target
 
 PROGRAM = Path(__file__).with_name("measure_remote.py")
 TRACKER, STOCK_SERVER = "tvm.exec.rpc_tracker", "tvm.exec.rpc_server"
@@ -371,6 +371,10 @@ def test_what_is_missing_is_said(lab: Lab, plan_for: MakePlan, tmp_path: Path) -
     there = replace(runner, key="there")
     with pytest.raises(ConfigError, match=r"target\.num-cores: .* runs 2 threads, got 512"):
         there.host({**target, "num-cores": 512})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load_tvm(), "__version__", "0.1.0")
+        with pytest.raises(ConfigError, match=r"127\.0\.0\.1:\d+ runs TVM .*, programs are built by 0\.1\.0 here"):
+            there.host(target)
     with pytest.raises(ConfigError, match=r"target\.mcpu: .* does not have instructions .*avx10"):
         there.host({**target, "mcpu": "diamondrapids"})
 
