@@ -22,6 +22,23 @@ def test_every_try_is_a_row_with_times_or_a_reason(project: Project) -> None:
         assert row["outcome"] == "measured" or row["message"]
 
 
+def test_the_measurements_say_how_they_came_about(project: Project) -> None:
+    table = pq.read_table(project.root / "data/measurements/measurements.parquet").to_pylist()
+    measured = [row for row in table if row["outcome"] == "measured"]
+    assert {row["origin"] for row in measured} == {"random", "evolved"}
+    assert {row["device"] for row in measured} == {"local"}
+    # the first program of every workload is compared with it
+    assert {row["workload_name"] for row in measured if row["checked"]} == {row["workload_name"] for row in table}
+    first = [
+        [index for index, visit in zip(row["round_index"], row["visit"], strict=True) if visit == 0] for row in measured
+    ]
+    again = [row for row in measured if max(row["visit"]) == 1]
+    assert all(
+        rounds in ([0, 1], [0, 1, 2]) for rounds, row in zip(first, measured, strict=True) if not row["cut_short"]
+    )
+    assert 1 <= len(again) < len(measured) / 2
+
+
 def test_every_model_has_its_figures(project: Project) -> None:
     metrics = json.loads((project.root / "data/evaluation/metrics.json").read_text())
     for model in ("gcn", "xgboost"):
