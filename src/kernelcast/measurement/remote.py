@@ -184,6 +184,8 @@ class OpenRpcRunner(OpenLocalRunner):
         except UnfitDevice as error:
             logger.warning("no device takes the place of %s: %s", device.name, error)
             return None
+        # the next items of the campaign begin with the devices that there are now
+        self.devices[self.devices.index(device)] = found
         logger.info("%s takes the place of %s", found.name, device.name)
         return found
 

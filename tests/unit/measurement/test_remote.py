@@ -256,12 +256,14 @@ def test_a_program_that_kills_every_server_is_found_out(
         plan,
         workloads=[faulty.calling("crashes", "abort"), *plan.workloads],
         samples_per_workload=2,
-        settings=replace(plan.settings, check_share=0.0, remeasure_share=0.0),
+        settings=replace(plan.settings, check_share=0.0, remeasure_share=1.0),
         runner=replace(plan.runner, wait_seconds=3, slots=1),  # type: ignore[type-var]
     )
     run_campaign(plan)
     outcomes = Counter((row["workload_name"], row["outcome"]) for row in rows(plan))
     assert outcomes == {("crashes", "crash"): 1, ("matmul", "measured"): 2, ("conv2d", "measured"): 2}
+    # the device that took the place of the lost ones measures again as well
+    assert {1 in row["visit"] for row in rows(plan) if row["outcome"] == "measured"} == {True}
     assert "stock@" in caplog.text
     assert "its programs go to another device" in caplog.text
     campaign, _ = read_campaign(plan.directory)
