@@ -199,7 +199,9 @@ class _Campaign:
     def _draw_for(self, runner: OpenRunner, workload: Workload, origin: Origin) -> Sequence[Candidate]:
         plan = self._plan
         if origin is Origin.RANDOM:
-            return runner.sample(workload, plan.wanted[origin], plan.seed, ())
+            # a folder that grows may draw at random what evolved before: that does not count
+            others = sum(entry.origin is not origin for entry in self._journal.planned(workload.key))
+            return runner.sample(workload, plan.wanted[origin] + others, plan.seed, ())
         measured = tuple(
             (entry.candidate.trace, min(repeat.run_seconds for repeat in entry.repeats.of_visit(0)))
             for entry in self._measured(workload)
