@@ -1,18 +1,22 @@
 """What the tests of measuring share: one target, one server, settings that are quick."""
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.local import Bench, LocalDevice, LocalRunner
+from kernelcast.measurement.host import cores_of_machine, probe_host
+from kernelcast.measurement.local import Bench, LocalDevice, LocalRunner, OpenLocalRunner, share_cores
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.settings import Cache, RunnerSettings, TimingSettings, Way
 from kernelcast.measurement.workloads import matmul
-from kernelcast.records import Workload
+from kernelcast.records import Host, Workload
 from kernelcast.tvm_compat import resolve_target
 
 SETTINGS = RunnerSettings(
@@ -106,14 +110,43 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Any:
     return faulty_programs
 
 
+@lru_cache(maxsize=1)
+def this_host(target: str) -> Host:
+    """This machine, looked at once."""
+    return probe_host(json.loads(target))
+
+
+@dataclass(frozen=True)
+class SharingRunner(LocalRunner):
+    """This machine with the tests' one server: to start another one for every campaign takes seconds."""
+
+    server: ForkServer | None = None
+
+    def host(self, target: dict[str, Any]) -> Host:
+        return this_host(json.dumps(target))
+
+    @contextmanager
+    def open(
+        self, target: dict[str, Any], settings: RunnerSettings, seed: int, folder: Path
+    ) -> Iterator[OpenLocalRunner]:
+        assert self.server is not None
+        timed, building = share_cores(cores_of_machine(), target["num-cores"], 1)
+        bench = Bench(self.server, target, settings, seed, folder)
+        device = LocalDevice("local", not set(timed[0]) & set(building), bench, timed[0])
+        with device._reference.program:
+            yield OpenLocalRunner([device], bench)
+
+
 @pytest.fixture
-def make_plan(tmp_path: Path, target: dict[str, Any], small_matmul: Workload) -> Callable[..., Plan]:
-    """A plan of 4 programs; every part can be replaced by keyword, parts of the settings as well."""
+def make_plan(
+    tmp_path: Path, target: dict[str, Any], small_matmul: Workload, server: ForkServer
+) -> Callable[..., Plan]:
+    """A plan of 4 programs on the tests' one server; every part can be replaced by keyword, also of the settings."""
     plan = Plan(
         directory=tmp_path / "measurements",
         workloads=[small_matmul],
         target=target,
-        runner=LocalRunner(),
+        runner=SharingRunner(server=server),
         settings=SETTINGS,
         samples_per_workload=4,
         evolved_share=0.0,

@@ -11,9 +11,10 @@ import pytest
 from kernelcast.errors import MalformedDataError, MeasurementError
 from kernelcast.measurement.campaign import run_campaign
 from kernelcast.measurement.host import cpu_identity
-from kernelcast.measurement.journal import JOURNAL_FILE
+from kernelcast.measurement.journal import JOURNAL_FILE, Journal
 from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.plan import Plan
+from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.measurement.settings import Way
 from kernelcast.measurement.workloads import matmul, softmax
 from kernelcast.records import (
@@ -23,6 +24,7 @@ from kernelcast.records import (
     WORKLOADS_FILE,
     Campaign,
     Host,
+    Origin,
     Workload,
     read_measurements,
     write_campaign,
@@ -51,7 +53,7 @@ def journalled(directory: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_campaign_is_measured_once_and_grows(make_plan: MakePlan, small_matmul: Workload) -> None:
-    plan = make_plan()
+    plan = make_plan(runner=LocalRunner())
     run_campaign(plan)
     first = rows(plan.directory)
     assert len(first) == 4
@@ -258,6 +260,19 @@ def fake_campaign(plan: Plan, **changes: Any) -> Campaign:
         "seed": plan.seed,
     }
     return Campaign(**{"host": host, **fields, **changes})
+
+
+def test_random_draws_make_up_for_what_evolved_before(make_plan: MakePlan, small_matmul: Workload) -> None:
+    plan = make_plan(evolved_share=0.25)
+    drawn = sample_candidates(small_matmul, plan.target, 3, plan.seed)
+    write_campaign(plan.directory, fake_campaign(plan), {small_matmul.key: small_matmul})
+    with Journal(plan.directory) as journal:
+        journal.plan([replace(drawn[1], origin=Origin.EVOLVED)])
+    run_campaign(plan)
+    table = rows(plan.directory)
+    assert [row["origin"] for row in table] == ["random"] * 3 + ["evolved"]
+    assert table[-1]["program_key"] == drawn[1].program_key
+    assert journalled(plan.directory, "exhausted") == []
 
 
 @pytest.mark.parametrize(
