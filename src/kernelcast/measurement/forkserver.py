@@ -89,9 +89,8 @@ class ForkServer:
         """A new worker: its process id, the connection to it, and the file that takes its output."""
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115, whoever closes the worker closes it
-        with theirs:
-            with self._lock:
-                pid = self._ask(FORK, memory_limit_bytes, [theirs.fileno(), log.fileno()])
+        with theirs, self._lock:
+            pid = self._ask(FORK, memory_limit_bytes, [theirs.fileno(), log.fileno()])
         return pid, Connection(ours.detach()), log
 
     def reap(self, pid: int) -> int | None:
