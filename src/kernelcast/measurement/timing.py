@@ -32,10 +32,10 @@ AGREEING = 3
 CALM_FACTOR = 1.08
 """The machine is calm while the reference kernel takes no longer than this times its usual best."""
 
-CALM_QUANTILE = 0.1
-"""The usual best of the reference kernel: this quantile of its times so far, which one lucky time does not move."""
+CALM_QUANTILE = 0.01
+"""The best of the reference kernel: this quantile of its times so far, which one lucky time in a hundred does not move."""
 
-REFERENCE_SECONDS = 0.025
+REFERENCE_SECONDS = 0.05
 """A state of the machine lasts longer than this, so the reference kernel is timed at most so often."""
 
 
@@ -111,19 +111,19 @@ class MachineState:
         self._device = device
         self._times = list(earlier)
         self._read_at = -float("inf")
-        self._usual_best = float("inf")
+        self._best = float("inf")
 
     def reference_seconds(self) -> float:
         """The reference kernel's time, not older than `REFERENCE_SECONDS`."""
         if time.monotonic() - self._read_at > REFERENCE_SECONDS:
             self._times.append(self._device.reference_seconds())
-            self._usual_best = float(np.quantile(self._times[-10_000:], CALM_QUANTILE))
+            self._best = float(np.quantile(self._times[-10_000:], CALM_QUANTILE))
             self._read_at = time.monotonic()
         return self._times[-1]
 
     def is_calm(self, reference_seconds: float) -> bool:
         """Whether the machine was in its fast state when the reference kernel took so long."""
-        return reference_seconds <= CALM_FACTOR * self._usual_best
+        return reference_seconds <= CALM_FACTOR * self._best
 
 
 def time_programs(

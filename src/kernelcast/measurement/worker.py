@@ -6,6 +6,7 @@ the program: what was built runs where it was built.
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 import resource
@@ -59,6 +60,9 @@ def warm_up(target: dict[str, Any]) -> None:
     """
     load_tvm()
     prepare_for(target)
+    # NumPy and zipfile load these when first needed: 60 ms in every worker
+    for name in ("numpy.random", "numpy.ma", "encodings.cp437"):
+        importlib.import_module(name)
     import tvm.s_tir.meta_schedule
     import tvm.s_tir.schedule
     import tvm.s_tir.transform  # noqa: F401
@@ -143,6 +147,7 @@ class LoadedProgram:
         self._function = self._executable["main"]
         self._arguments: list[Any] = []
         self._cores: tuple[int, ...] = ()
+        self._timing: tuple[tuple[int, int], Any] | None = None
 
     def answer(self, request: Any) -> Any:
         """The reply to one request about this program."""
@@ -181,16 +186,23 @@ class LoadedProgram:
         if request.cores and request.cores != self._cores:
             pin_threads(request.cores)
             self._cores = request.cores
-        cold = request.flush_bytes > 0
-        evaluator = self._executable.time_evaluator(
-            "main",
-            self._device,
-            number=1 if cold else request.calls,
-            repeat=request.calls if cold else 1,
-            cache_flush_bytes=request.flush_bytes,
-        )
-        seconds = float(np.mean(evaluator(*self._arguments).results))
+        seconds = float(np.mean(self._evaluator(request)(*self._arguments).results))
         return Repeated(seconds, time.time())
+
+    def _evaluator(self, request: Repeat) -> Any:
+        """TVM's timing loop; usually the one of the last repeat."""
+        wanted = (request.calls, request.flush_bytes)
+        if self._timing is None or self._timing[0] != wanted:
+            cold = request.flush_bytes > 0
+            evaluator = self._executable.time_evaluator(
+                "main",
+                self._device,
+                number=1 if cold else request.calls,
+                repeat=request.calls if cold else 1,
+                cache_flush_bytes=request.flush_bytes,
+            )
+            self._timing = (wanted, evaluator)
+        return self._timing[1]
 
     def _first_run(self, seed: int) -> float:
         tvm = load_tvm()
