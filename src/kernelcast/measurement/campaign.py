@@ -206,7 +206,9 @@ class _Campaign:
             (entry.candidate.trace, min(repeat.run_seconds for repeat in entry.repeats.of_visit(0)))
             for entry in self._measured(workload)
         )
-        return runner.sample(workload, self._missing(workload, origin), plan.seed, measured)
+        # what failed is unknown to the search and may come back
+        failed = sum(entry.has_failed for entry in self._journal.planned(workload.key))
+        return runner.sample(workload, self._missing(workload, origin) + failed, plan.seed, measured)
 
     def _reopen_failures(self) -> None:
         """Tries again what failed when the last run failed as a whole: its cause may be gone."""

@@ -84,11 +84,11 @@ class LocalRunner:
                 LocalDevice("local" if self.slots == 1 else f"local-{number}", overlaps, bench, cores)
                 for number, cores in enumerate(timed)
             ]
-            logger.info(
-                "programs are timed on %s and built on %s",
-                " and ".join(_named(cores) for cores in timed),
-                "the others" if overlaps else f"{_named(building)} meanwhile nothing is timed",
-            )
+            if overlaps:
+                where = " and ".join(_named(cores) for cores in timed)
+                logger.info("programs are timed on %s and built on %s meanwhile", where, _named(building))
+            else:
+                logger.info("building and timing take turns: a program needs %s", _named(timed[0]))
             yield OpenLocalRunner(devices, bench)
 
 
@@ -258,4 +258,4 @@ class LocalProgram:
 
 
 def _named(cores: tuple[int, ...]) -> str:
-    return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, cores))}"
+    return f"core{'s' if len(cores) > 1 else ''} {', '.join(map(str, sorted(cores)))}"

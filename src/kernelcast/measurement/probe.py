@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement import devices
+from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.messages import Build, Failed, Prepare, Repeat
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.sampling import sample_candidates
@@ -28,18 +29,33 @@ Value = TypeVar("Value")
 
 
 def probe(plan: Plan) -> None:
-    """Samples, builds, runs and times one program of the plan's first workload in this process, then in a worker.
+    """Samples, builds, runs and times one program of the plan's first workload in this process, then as campaigns do.
 
     Every step is announced before it begins and logged with its seconds. A step that takes longer than the limit that
-    campaigns set for it is reported with the key to raise.
+    campaigns set for it is reported with the key to raise. Programs for other devices are not run in this process.
 
     Raises:
         MeasurementError: a step failed, or would have run into its limit; names the step and what to do.
     """
     faulthandler.enable()
-    settings, workload = plan.settings, plan.workloads[0]
+    workload = plan.workloads[0]
     logger.info("probing %s on %s with %s", workload.name, plan.target, tvm_versions())
     _step("import: TVM and the intrinsics of the target", lambda: _load(plan.target))
+    if isinstance(plan.runner, LocalRunner):
+        _in_this_process(plan)
+    loading = _step(
+        "worker: a program in a forked worker or on a device, under its limits", lambda: _load_in_worker(plan)
+    )
+    if isinstance(loading, Failed):
+        raise MeasurementError(
+            f"probe: in a worker the program ends as {loading.outcome.value}: {' '.join(loading.message.split())}; "
+            "compare the limits, runner.memory_limit_bytes and those of time, with the steps above"
+        )
+    logger.info("every step works: %s can be measured here", workload.name)
+
+
+def _in_this_process(plan: Plan) -> None:
+    settings, workload = plan.settings, plan.workloads[0]
     candidates = _step("sample: one schedule", lambda: sample_candidates(workload, plan.target, 1, plan.seed))
     program = _step(
         "build: the program, LLVM included",
@@ -61,13 +77,6 @@ def probe(plan: Plan) -> None:
         "runner.run_timeout_seconds",
     )
     logger.info("one call takes %.4g ms", 1e3 * repeated.run_seconds)
-    loading = _step("worker: the same program in a forked worker, under its limits", lambda: _load_in_worker(plan))
-    if isinstance(loading, Failed):
-        raise MeasurementError(
-            f"in this process the program works, in a worker it ends as {loading.outcome.value}: "
-            f"{' '.join(loading.message.split())}; compare runner.memory_limit_bytes and the time limits above"
-        )
-    logger.info("every step works: %s can be measured here", workload.name)
 
 
 def _step(name: str, work: Callable[[], Value], limit_seconds: float | None = None, key: str = "") -> Value:

@@ -72,6 +72,8 @@ class CampaignProgress:
     def batch_ended(self) -> None:
         """A batch is done; says so where there is no bar."""
         self._batches_ended += 1
+        # devices share the last batches among them
+        self._batches = max(self._batches, self._batches_ended)
         if self._bar is None:
             logger.info("batch %d of %d: %s", self._batches_ended, self._batches, self.status())
         else:

@@ -33,7 +33,7 @@ CALM_FACTOR = 1.08
 """The machine is calm while the reference kernel takes no longer than this times its usual best."""
 
 CALM_QUANTILE = 0.01
-"""The best of the reference kernel: this quantile of its times so far, which one lucky time in a hundred does not move."""
+"""The best of the reference kernel: this quantile of its times so far, which one lucky time does not move."""
 
 REFERENCE_SECONDS = 0.05
 """A state of the machine lasts longer than this, so the reference kernel is timed at most so often."""

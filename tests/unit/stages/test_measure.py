@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from kernelcast.errors import ConfigError
 from kernelcast.records import Workload
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.measure import make_workload
+from kernelcast.stages.workloads import make_workloads
 from kernelcast.tvm_compat import available_cores
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,13 +40,13 @@ def measure(*overrides: str) -> "subprocess.CompletedProcess[str]":
 @pytest.mark.parametrize("suite", ["default", "tiny"])
 def test_every_workload_of_a_suite_can_be_made(suite: str) -> None:
     config = composed(f"workload={suite}")
-    workloads = [make_workload(str(name), node) for name, node in config.workload.items()]
+    workloads = make_workloads(config.workload)
     assert len({workload.key for workload in workloads}) == len(workloads)
     assert [workload.name for workload in workloads] == list(config.workload)
 
 
 def test_the_default_suite_has_two_workloads_of_each_of_eight_kinds() -> None:
-    kinds = [make_workload(str(name), node).kind for name, node in composed().workload.items()]
+    kinds = [workload.kind for workload in make_workloads(composed().workload)]
     assert len(set(kinds)) == 8
     assert all(kinds.count(kind) == 2 for kind in kinds)
 
@@ -65,13 +65,13 @@ def test_the_default_suite_has_two_workloads_of_each_of_eight_kinds() -> None:
 )
 def test_an_entry_that_makes_no_workload_is_refused(node: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says) as refused:
-        make_workload("mine", OmegaConf.create(node) if isinstance(node, dict) else node)
+        make_workloads(OmegaConf.create({"mine": node}))
     assert "mine" in str(refused.value)
 
 
 def test_an_entry_makes_its_workload() -> None:
-    node = OmegaConf.create({"_target_": "kernelcast.measurement.workloads.softmax", "rows": 3, "columns": 2})
-    workload = make_workload("mine", node)
+    node = {"_target_": "kernelcast.measurement.workloads.softmax", "rows": 3, "columns": 2}
+    (workload,) = make_workloads(OmegaConf.create({"mine": node}))
     assert isinstance(workload, Workload)
     assert (workload.name, workload.arguments) == ("mine", {"rows": 3, "columns": 2})
 
@@ -89,6 +89,8 @@ def test_of_eight_programs_one_aborts_and_one_hangs_and_six_are_measured(tmp_pat
         "runner=quick",
         "target=llvm",
         "samples_per_workload=6",
+        "evolved_share=0",
+        "runner.remeasure_share=0",
         "runner.run_timeout_seconds=2",
         f"paths.root={tmp_path}",
         *suite,
@@ -108,6 +110,36 @@ def test_of_eight_programs_one_aborts_and_one_hangs_and_six_are_measured(tmp_pat
     assert leftovers() == []
 
 
+def test_a_probe_takes_one_program_through_every_step(tmp_path: Path) -> None:
+    done = measure("--probe", "workload=tiny", "runner=quick", f"paths.root={tmp_path}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for step in ("import", "sample", "build", "run", "time", "worker"):
+        assert f"{step}: " in done.stdout
+    assert "every step works: matmul_small can be measured here" in done.stdout
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("program", "override", "says"),
+    [
+        ("not_a_number", "runner.build_timeout_seconds=0.001", "the step `build: the program, LLVM included` takes"),
+        ("not_a_number", "seed=0", "the step `run: random inputs and a first call` fails"),
+        (
+            "large, length: 20000000",
+            "runner.memory_limit_bytes=10000000",
+            "in a worker the program ends as out_of_memory",
+        ),
+    ],
+)
+def test_a_probe_names_the_step_that_fails(tmp_path: Path, program: str, override: str, says: str) -> None:
+    others = [f"~workload.{name}_small" for name in ("matmul", "conv2d", "softmax", "layer_norm")]
+    wrong = f"+workload.wrong={{_target_: faulty_programs.{program}}}"
+    done = measure("--probe", "workload=tiny", "runner=quick", f"paths.root={tmp_path}", *others, wrong, override)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert says in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def leftovers() -> list[psutil.Process]:
     """Servers of measuring processes that are gone: their parent is init."""
     return [
@@ -121,7 +153,7 @@ def leftovers() -> list[psutil.Process]:
     ("overrides", "status", "says"),
     [
         (["target.num-cores=0"], 2, "target.num-cores must be a positive integer"),
-        (["runner.rounds=0"], 2, "runner.rounds must be a positive integer"),
+        (["runner.timing.least_rounds=0"], 2, "runner.timing.least_rounds must be a positive integer"),
     ],
 )
 def test_a_value_that_cannot_work_ends_it_before_any_work(
