@@ -117,7 +117,7 @@ class MachineState:
         """The reference kernel's time, not older than `REFERENCE_SECONDS`."""
         if time.monotonic() - self._read_at > REFERENCE_SECONDS:
             self._times.append(self._device.reference_seconds())
-            self._best = float(np.quantile(self._times[-10_000:], CALM_QUANTILE))
+            self._best = float(np.quantile(self._times[-10_000:], CALM_QUANTILE, method="higher"))
             self._read_at = time.monotonic()
         return self._times[-1]
 

@@ -127,7 +127,7 @@ def test_a_probe_takes_one_program_through_every_step(tmp_path: Path) -> None:
         (
             "large, length: 20000000",
             "runner.memory_limit_bytes=10000000",
-            "in a worker the program ends as out_of_memory",
+            "the program ends as out_of_memory",
         ),
     ],
 )
