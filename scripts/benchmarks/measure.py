@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="folder for the campaigns and the plot; a temporary one by default")
     parser.add_argument("--parts", nargs="+", default=["speed", "work", "noise", "memory"], help="only these parts")
     parser.add_argument("--programs", type=int, default=512, help="programs of the parts work and noise")
+    parser.add_argument("--memory-programs", type=int, default=2000, help="programs of the part memory")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     figures: dict[str, object] = {"quick": options.quick}
@@ -43,7 +44,7 @@ def main() -> None:
         if "noise" in options.parts:
             figures |= noise_figures(suite, options.programs, options.quick)
         if "memory" in options.parts and not options.quick:
-            figures |= memory_growth(suite)
+            figures |= memory_growth(suite, options.memory_programs)
     print(json.dumps(figures))
 
 

@@ -1,4 +1,4 @@
-"""Memory of a long campaign: all its processes, from the 100th to the 2,000th candidate."""
+"""Memory of a long campaign: all its processes, from the 100th candidate to the last."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from kernelcast.measurement.journal import JOURNAL_FILE
 
 logger = logging.getLogger(__name__)
 
-CANDIDATES = 2000
 FROM = 100
 SAMPLE_SECONDS = 0.5
 
 
-def memory_growth(suite: Suite) -> dict[str, object]:
+def memory_growth(suite: Suite, programs: int) -> dict[str, object]:
     """Private and shared memory (PSS) of this process, the fork server and its workers, early and late in one campaign.
 
-    The median over candidates 100 to 400 beside that over the last 300: batches of loaded programs come and go.
+    The median over the candidates from the 100th to a fifth beside that over the last fifth: batches come and go.
     """
     settings = suite.settings(
         remeasure_share=0.0, least_rounds=2, most_rounds=2, repeat_seconds=1e-4, budget_seconds=0.01
     )
-    candidates = suite.candidates(settings, CANDIDATES // len(suite.workloads), SEED)
+    candidates = suite.candidates(settings, programs // len(suite.workloads), SEED)
     plan = suite.plan(settings, candidates)
     samples: list[tuple[int, int]] = []
     done = threading.Event()
@@ -41,8 +40,9 @@ def memory_growth(suite: Suite) -> dict[str, object]:
     finished = np.array([count for count, _ in samples])
     memory = np.array([used for _, used in samples], dtype=np.float64)
     last = len(candidates)
-    early = float(np.median(memory[(finished >= FROM) & (finished < FROM + 300)]))
-    late = float(np.median(memory[finished >= last - 300]))
+    fifth = max(last // 5, 1)
+    early = float(np.median(memory[(finished >= FROM) & (finished < FROM + fifth)]))
+    late = float(np.median(memory[finished >= last - fifth]))
     logger.info("memory: %.0f MiB early, %.0f MiB late, over %d candidates", early / 2**20, late / 2**20, last)
     return {
         "memory_candidates": last,
