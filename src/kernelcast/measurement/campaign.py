@@ -223,7 +223,11 @@ class _Campaign:
         """What is to be measured, or to be measured again, and has no ending."""
         plan, items = self._plan, []
         for workload in plan.workloads:
-            for position, entry in enumerate(self._tries_of(workload)):
+            counted: Counter[Origin] = Counter()
+            for entry in self._tries_of(workload):
+                # among those of its origin, so that a folder that grows picks the same ones
+                position = counted[entry.origin]
+                counted[entry.origin] += 1
                 if not again and entry.ending is None:
                     items.append(Item(entry, 0, plan.is_checked(workload, position)))
                 elif (
