@@ -57,6 +57,11 @@ class PairedLabels:
     first_log_seconds: Float64[np.ndarray, "pairs"]
     second_log_seconds: Float64[np.ndarray, "pairs"]
 
+    @property
+    def ratios(self) -> Float64[np.ndarray, "pairs"]:
+        """The larger over the smaller of both labels, in seconds."""
+        return np.exp(np.abs(self.first_log_seconds - self.second_log_seconds))
+
     def rows_of(self, programs: Programs) -> tuple[Int64[np.ndarray, "found"], Int64[np.ndarray, "found"]]:
         """The rows of `programs` that have both labels, and the pairs of these rows."""
         names = programs.workload_names
@@ -171,7 +176,7 @@ def noise_of(programs: Programs, labels: PairedLabels, bootstrap: Bootstrap) -> 
         return None
     workload = programs.workload[found]
     first, second = labels.first_log_seconds[pairs], labels.second_log_seconds[pairs]
-    ratio = np.exp(np.abs(first - second))
+    ratio = labels.ratios[pairs]
     order = pooled_order(first, second, workload, Resampling.PROGRAMS, bootstrap)
     return Noise(
         source=labels.source.value,

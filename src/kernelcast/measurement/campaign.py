@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +18,12 @@ from kernelcast.files import remove_leftovers, storage_errors
 from kernelcast.measurement.batches import Crew, Item, Phases
 from kernelcast.measurement.devices import OpenRunner
 from kernelcast.measurement.failures import counts, refuse_failures, too_many_failures
-from kernelcast.measurement.journal import JOURNAL_FILE, Ending, Journal, Try
-from kernelcast.measurement.messages import Failed
+from kernelcast.measurement.journal import JOURNAL_FILE, Journal, Try
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.progress import CampaignProgress
+from kernelcast.measurement.recorder import JournalRecorder
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.table import table_of_tries
-from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENTS_FILE,
@@ -286,50 +283,6 @@ def _scratch(directory: Path) -> Iterator[Path]:
 def _repeats_well(entry: Try) -> bool:
     """Whether it has times that another visit can be compared with."""
     return entry.ending is not None and entry.outcome is Outcome.MEASURED and not entry.ending.cut_short
-
-
-class JournalRecorder:
-    """Writes what happens into the journal and shows it; the threads of all devices use it."""
-
-    def __init__(self, journal: Journal, progress: CampaignProgress) -> None:
-        self._journal = journal
-        self._progress = progress
-        self._lock = threading.Lock()
-
-    def built(self, item: Item, build_seconds: float) -> None:
-        """A program is machine code."""
-        with self._lock:
-            # the build that counts is the one of the measurement
-            if item.visit == 0:
-                self._journal.built(item.entry, build_seconds)
-            self._progress.step(item.entry.program_key)
-
-    def repeated(self, item: Item, repeat: TimedRepeat) -> None:
-        """A repeat has ended."""
-        with self._lock:
-            self._journal.repeat(item.entry, repeat)
-            self._progress.step(item.entry.program_key)
-
-    def ended(self, item: Item, device: str, failed: Failed | None, checked: bool, cut_short: bool) -> None:
-        """A visit is over."""
-        outcome = Outcome.MEASURED if failed is None else failed.outcome
-        message = "" if failed is None else failed.message
-        if failed is not None:
-            logger.debug("%s %s: %s", item.entry.program_key, failed.outcome, failed.message)
-        with self._lock:
-            ending = Ending(outcome, message, device, checked, cut_short, time.time())
-            self._journal.finish(item.entry, item.visit, ending)
-            self._progress.ended(item.entry.program_key, outcome)
-
-    def round_ended(self) -> None:
-        """All programs of a batch had their turn: now is the time to wait for the disk."""
-        with self._lock:
-            self._journal.sync()
-
-    def batch_ended(self) -> None:
-        """A batch is over."""
-        with self._lock:
-            self._progress.batch_ended()
 
 
 @contextmanager

@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from kernelcast.errors import MeasurementError
-from kernelcast.measurement import devices
+from kernelcast.measurement.devices import LoadedProgram
 from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.messages import Build, Failed, Prepare, Repeat
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.worker import LoadedProgram, calls_per_repeat
+from kernelcast.measurement.worker import BuiltProgram, calls_per_repeat
 from kernelcast.tvm_compat import load_tvm, prepare_for, tvm_versions
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def _in_this_process(plan: Plan) -> None:
     candidates = _step("sample: one schedule", lambda: sample_candidates(workload, plan.target, 1, plan.seed))
     program = _step(
         "build: the program, LLVM included",
-        lambda: LoadedProgram(Build(workload, candidates[0].trace, plan.target)),
+        lambda: BuiltProgram(Build(workload, candidates[0].trace, plan.target)),
         settings.build_timeout_seconds,
         "runner.build_timeout_seconds",
     )
@@ -108,7 +108,7 @@ def _or_raise(reply: Value | Failed) -> Value:
     return reply
 
 
-def _load_in_worker(plan: Plan) -> devices.LoadedProgram | Failed:
+def _load_in_worker(plan: Plan) -> LoadedProgram | Failed:
     workload = plan.workloads[0]
     with (
         TemporaryDirectory(prefix="kernelcast-") as folder,

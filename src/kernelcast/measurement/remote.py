@@ -263,7 +263,7 @@ class RemoteDevice:
             return again if isinstance(again, Failed) else Prepared(again.run_seconds)
 
         prepared: Prepared | Failed = self._run(program.key, work)
-        if library is not program.library:
+        if library is not program.exported:
             self.forget(library)
         return prepared
 
@@ -273,10 +273,10 @@ class RemoteDevice:
         flush_bytes = FLUSH_BYTES if settings.timing.cache is Cache.cold else 0
 
         def work(session: Session) -> Repeated | Failed:
-            loaded = self._load(session, program.library)
+            loaded = self._load(session, program.exported)
             if isinstance(loaded, Failed):
                 return loaded
-            request = RepeatOf(program.library.number, Repeat(calls, flush_bytes=flush_bytes))
+            request = RepeatOf(program.exported.number, Repeat(calls, flush_bytes=flush_bytes))
             reply: Repeated | Failed = session.ask(request, settings.run_timeout_seconds)
             return reply
 
@@ -297,7 +297,7 @@ class RemoteDevice:
 
     def closed(self, program: RemoteProgram) -> None:
         """A program is over: unless the device went before it, it is innocent of what broke."""
-        self.forget(program.library)
+        self.forget(program.exported)
         if not self._gone:
             self._farm.forgive(program.key)
 
@@ -370,7 +370,7 @@ class RemoteProgram:
 
     def __init__(self, device: RemoteDevice, key: str, library: Library) -> None:
         self.key = key
-        self.library = library
+        self.exported = library
         self._device = device
         self._open = True
 

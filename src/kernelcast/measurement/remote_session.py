@@ -83,13 +83,13 @@ class Load:
 
     Attributes:
         number: names it from now on.
-        library: the shared library, here.
+        path: the shared library, here.
         arguments: what it takes.
         seed: of their values; None: memory as it comes, after the program has run once each way.
     """
 
     number: int
-    library: Path
+    path: Path
     arguments: tuple[Argument, ...]
     seed: int | None
 
@@ -228,7 +228,7 @@ class RemoteSession:
     def _load(self, request: Load) -> Ready:
         runtime = load_tvm().runtime
         name = f"program_{request.number}.so"
-        self._session.upload(str(request.library), target=name)
+        self._session.upload(str(request.path), target=name)
         module = self._session.load_module(name)
         self._session.remove(name)
         loaded = _Loaded([argument.name for argument in request.arguments], module, module["main"])

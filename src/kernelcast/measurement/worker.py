@@ -75,7 +75,7 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
     from kernelcast.measurement.remote_session import OpenSession, RemoteSession
 
     _limit_memory(memory_limit_bytes)
-    program: LoadedProgram | RemoteSession | None = None
+    program: BuiltProgram | RemoteSession | None = None
     while True:
         try:
             request = connection.recv()
@@ -87,7 +87,7 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
                 reply = sample(request)
             elif isinstance(request, Build):
                 started = time.perf_counter()
-                program = LoadedProgram(request)
+                program = BuiltProgram(request)
                 reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
             elif isinstance(request, OpenSession):
                 program = RemoteSession()
@@ -114,7 +114,7 @@ def sample(request: Sample) -> Sampled:
     return Sampled(tuple(drawn))
 
 
-class LoadedProgram:
+class BuiltProgram:
     """A built program with its inputs."""
 
     def __init__(self, request: Build) -> None:

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from jaxtyping import Float64
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload
+from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload, read_measurements
 from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 def measure(config: DictConfig) -> None:
     """Measures what `config` (schema `MeasureConfig`) asks for into `paths.measurements`."""
-    from kernelcast.measurement.agreement import agreement
     from kernelcast.measurement.campaign import run_campaign
     from kernelcast.measurement.failures import examples
     from kernelcast.measurement.plan import Plan
@@ -55,22 +56,31 @@ def measure(config: DictConfig) -> None:
         tries = run_campaign(plan).tries
         outcomes = Counter(entry.outcome.value for entry in tries if entry.outcome is not None)
         metrics: dict[str, float] = {f"measure/{outcome}": count for outcome, count in outcomes.items()}
-        repeated = agreement(tries)
-        if repeated is not None:
-            metrics["measure/repeat_ratio_median"] = repeated.ratio_median
-            metrics["measure/repeat_ratio_p90"] = repeated.ratio_p90
+        ratios = visit_ratios(plan.directory)
+        if len(ratios):
+            metrics["measure/repeat_ratio_median"] = float(np.median(ratios))
+            metrics["measure/repeat_ratio_p90"] = float(np.quantile(ratios, 0.9))
         run.metrics(metrics, step=0)
     Console().print(outcome_table(plan.workloads, tries))
     for example in examples(plan, tries).values():
         logger.warning("%s", example)
-    if repeated is not None:
+    if len(ratios):
         logger.info(
             "%d programs measured again: the two times differ by a factor of %.3f (median), %.3f (90th percentile)",
-            repeated.programs,
-            repeated.ratio_median,
-            repeated.ratio_p90,
+            len(ratios),
+            metrics["measure/repeat_ratio_median"],
+            metrics["measure/repeat_ratio_p90"],
         )
     logger.info("measurements: %s", plan.directory / MEASUREMENTS_FILE)
+
+
+def visit_ratios(directory: Path) -> Float64[np.ndarray, " programs"]:
+    """Of the programs that were measured again: the larger over the smaller of both minima."""
+    from kernelcast.evaluation.noise import Source, paired_labels
+    from kernelcast.graphs.labels import Labelling
+
+    pairs = paired_labels(read_measurements(directory).measured, Labelling())
+    return pairs.ratios if pairs.source is Source.VISITS else np.empty(0)
 
 
 def make_runner(node: Any) -> tuple[Runner, RunnerSettings]:
