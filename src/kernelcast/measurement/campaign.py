@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -22,7 +24,7 @@ from kernelcast.measurement.journal import JOURNAL_FILE, Journal, Try
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.progress import CampaignProgress
 from kernelcast.measurement.recorder import JournalRecorder
-from kernelcast.measurement.sampling import Candidate
+from kernelcast.measurement.sampling import PIECE, Candidate
 from kernelcast.measurement.table import table_of_tries
 from kernelcast.records import (
     CAMPAIGN_FILE,
@@ -95,6 +97,8 @@ class _Campaign:
         self._plan = plan
         self._journal = journal
         self._phases = Phases()
+        # several workloads are drawn at a time
+        self._planning = threading.Lock()
 
     def run(self) -> Result:
         """Everything but the table."""
@@ -165,9 +169,9 @@ class _Campaign:
         refused: list[MeasurementError] = []
         with self._phases.of("sampling"):
             drawings = [builders.submit(self._draw_for, runner, workload, origin) for workload in lacking]
-            for workload, drawing in zip(lacking, drawings, strict=True):
+            for drawing in drawings:
                 try:
-                    self._plan_drawn(workload, origin, drawing.result())
+                    drawing.result()
                 except MeasurementError as error:
                     logger.warning("%s", error)
                     refused.append(error)
@@ -177,23 +181,30 @@ class _Campaign:
                 f"{len(refused)} of {len(self._plan.workloads)} workloads cannot be scheduled; first: {refused[0]}"
             )
 
-    def _plan_drawn(self, workload: Workload, origin: Origin, drawn: Sequence[Candidate]) -> None:
-        missing = self._missing(workload, origin)
+    def _draw_for(self, runner: OpenRunner, workload: Workload, origin: Origin) -> None:
+        """Draws and plans what is missing of one workload, a piece at a time: a kill costs no more than a piece."""
+        wanted, missing = self._plan.wanted[origin], self._missing(workload, origin)
         known = {entry.program_key for entry in self._journal.planned(workload.key)}
-        fresh = [candidate for candidate in drawn if candidate.program_key not in known][:missing]
-        self._journal.plan(fresh)
-        if len(fresh) < missing:
-            wanted = self._plan.wanted[origin]
-            self._journal.exhaust(workload.key, origin, wanted)
+        with closing(self._drawn(runner, workload, origin)) as drawn:
+            while missing and (piece := list(islice(drawn, PIECE))):
+                fresh = [candidate for candidate in piece if candidate.program_key not in known][:missing]
+                with self._planning:
+                    self._journal.plan(fresh)
+                missing -= len(fresh)
+                if missing and len(piece) == PIECE:
+                    logger.info("%s: %d of %d schedules drawn", workload.name, wanted - missing, wanted)
+        if missing:
+            with self._planning:
+                self._journal.exhaust(workload.key, origin, wanted)
             logger.info(
                 "%s: its space gave %d distinct %s programs, fewer than the %d asked for",
                 workload.name,
-                wanted - missing + len(fresh),
+                wanted - missing,
                 origin.value,
                 wanted,
             )
 
-    def _draw_for(self, runner: OpenRunner, workload: Workload, origin: Origin) -> Sequence[Candidate]:
+    def _drawn(self, runner: OpenRunner, workload: Workload, origin: Origin) -> Generator[Candidate, None, None]:
         plan = self._plan
         if origin is Origin.RANDOM:
             # a folder that grows may draw at random what evolved before: that does not count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,7 @@ class OpenRunner(Protocol):
 
     def sample(
         self, workload: Workload, count: int, seed: int, measured: tuple[tuple[str, float], ...]
-    ) -> list[Candidate]:
+    ) -> Generator[Candidate, None, None]:
         """Draws candidates in a worker, so that nothing that happens there harms the campaign.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from kernelcast.measurement.messages import (
     Repeated,
     Sample,
     Sampled,
+    SampleMore,
     WriteResults,
 )
 from kernelcast.measurement.pool import ProgramProcess
@@ -36,7 +37,7 @@ from kernelcast.tvm_compat import check_runs_here, reference_target
 logger = logging.getLogger(__name__)
 
 SAMPLE_LIMIT_SECONDS = 600.0
-"""For one workload's candidates: the design space of a large kernel takes seconds, an evolution tens of seconds."""
+"""For a piece of a workload's candidates: the space of a large kernel takes seconds, an evolution tens of seconds."""
 
 
 @dataclass(frozen=True)
@@ -160,18 +161,20 @@ class OpenLocalRunner:
 
     def sample(
         self, workload: Workload, count: int, seed: int, measured: tuple[tuple[str, float], ...]
-    ) -> list[Candidate]:
+    ) -> Generator[Candidate, None, None]:
         """Draws candidates in a worker."""
         with self._bench.worker() as worker:
-            request = Sample(workload, self._bench.target, count, seed, measured)
-            reply = worker.ask(request, SAMPLE_LIMIT_SECONDS, Outcome.BUILD_TIMEOUT)
-        if isinstance(reply, Failed):
-            raise MeasurementError(
-                f"workload {workload.name}: no schedules can be drawn for {self._bench.target}: "
-                f"{' '.join(reply.message.split())}; leave it out with '~workload.{workload.name}'"
-            )
-        assert isinstance(reply, Sampled), reply
-        return list(reply.candidates)
+            request: Any = Sample(workload, self._bench.target, count, seed, measured)
+            while request is not None:
+                reply = worker.ask(request, SAMPLE_LIMIT_SECONDS, Outcome.BUILD_TIMEOUT)
+                if isinstance(reply, Failed):
+                    raise MeasurementError(
+                        f"workload {workload.name}: no schedules can be drawn for {self._bench.target}: "
+                        f"{' '.join(reply.message.split())}; leave it out with '~workload.{workload.name}'"
+                    )
+                assert isinstance(reply, Sampled), reply
+                yield from reply.candidates
+                request = SampleMore() if reply.more else None
 
     def expected(self, workload: Workload) -> Path | None:
         """The results of the unscheduled workload, computed when first asked for."""

@@ -28,10 +28,16 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class SampleMore:
+    """Asks for the next candidates of the last `Sample`; answered by `Sampled`."""
+
+
+@dataclass(frozen=True)
 class Sampled:
-    """Candidates, fewer than asked for where the space has no more."""
+    """Some of the candidates, and whether there may be more; fewer in all where the space has no more."""
 
     candidates: tuple[Candidate, ...]
+    more: bool
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.messages import Build, Failed, Sample
+from kernelcast.measurement.messages import Build, Failed, Sample, SampleMore
 from kernelcast.measurement.worker import says_out_of_memory
 from kernelcast.records import Outcome
 
@@ -44,7 +44,11 @@ class ProgramProcess:
     def send(self, request: Any) -> None:
         """Lets the process go on and sends a request."""
         self._doing = (
-            "building" if isinstance(request, Build) else "sampling" if isinstance(request, Sample) else "running"
+            "building"
+            if isinstance(request, Build)
+            else "sampling"
+            if isinstance(request, Sample | SampleMore)
+            else "running"
         )
         self._signal(signal.SIGCONT)
         # when it is dead, `receive` finds out why

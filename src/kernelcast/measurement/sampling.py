@@ -20,6 +20,12 @@ logger = logging.getLogger(__name__)
 DRAW_SIZE = 32
 """Traces drawn at once. Constant, so that asking for more programs begins with the same ones."""
 
+PIECE = 256
+"""Candidates that are sent and planned at once: seconds of work, so that a kill while many are drawn costs little."""
+
+MOST_TRIALS = 2**31 - 1
+"""TVM counts them in 32 bits."""
+
 YIELD_WINDOW = 4
 """Draws in a row that are judged together."""
 
@@ -46,6 +52,11 @@ class Candidate:
 
 
 def sample_candidates(workload: Workload, target: dict[str, Any], count: int, seed: int) -> list[Candidate]:
+    """The first `count` of `draw_candidates`."""
+    return list(draw_candidates(workload, target, count, seed))
+
+
+def draw_candidates(workload: Workload, target: dict[str, Any], count: int, seed: int) -> Iterator[Candidate]:
     """Up to `count` distinct programs of one workload, drawn at random.
 
     The space is MetaSchedule's post-order-apply with the design rules and postprocessors of the target; each draw
@@ -56,32 +67,33 @@ def sample_candidates(workload: Workload, target: dict[str, Any], count: int, se
     Raises:
         MeasurementError: TVM cannot schedule this workload for this target.
     """
-    candidates: dict[str, Candidate] = {}
+    seen: set[str] = set()
     found: deque[int] = deque(maxlen=YIELD_WINDOW)
     for draw in _draws(workload, target, count, seed):
-        before = len(candidates)
+        before = len(seen)
         for schedule in draw:
             candidate = candidate_of(workload, schedule, Origin.RANDOM)
-            candidates.setdefault(candidate.program_key, candidate)
-        found.append(len(candidates) - before)
-        if len(candidates) >= count:
-            break
+            if candidate.program_key not in seen and len(seen) < count:
+                seen.add(candidate.program_key)
+                yield candidate
+        found.append(len(seen) - before)
+        if len(seen) >= count:
+            return
         if len(found) == YIELD_WINDOW and sum(found) < LEAST_YIELD * YIELD_WINDOW * DRAW_SIZE:
             logger.info(
                 "workload %s: only %d of %d programs: the last %d schedules drawn held %d new ones",
                 workload.name,
-                len(candidates),
+                len(seen),
                 count,
                 YIELD_WINDOW * DRAW_SIZE,
                 sum(found),
             )
             break
-    if count and not candidates:
+    if count and not seen:
         raise MeasurementError(
             f"workload {workload.name}: none of TVM's schedules for {target} passes its own checks; "
             "leave the workload out, or measure it for another target"
         )
-    return list(candidates.values())[:count]
 
 
 def candidate_of(workload: Workload, schedule: Any, origin: Origin) -> Candidate:
@@ -139,7 +151,7 @@ def _draws(workload: Workload, target: dict[str, Any], count: int, seed: int) ->
         context = tune_context(workload, target, seed, "replay-trace")
         context.pre_tuning(
             # more than are ever drawn: each window of draws yields new programs or is the last
-            max_trials=DRAW_SIZE * (count + YIELD_WINDOW),
+            max_trials=min(DRAW_SIZE * (count + YIELD_WINDOW), MOST_TRIALS),
             num_trials_per_iter=DRAW_SIZE,
             design_spaces=context.generate_design_space(),
         )

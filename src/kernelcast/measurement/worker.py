@@ -13,7 +13,8 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,10 @@ from kernelcast.measurement.messages import (
     Repeated,
     Sample,
     Sampled,
+    SampleMore,
     WriteResults,
 )
+from kernelcast.measurement.sampling import PIECE, Candidate, draw_candidates
 from kernelcast.records import Outcome
 from kernelcast.tvm_compat import (
     device_of,
@@ -75,7 +78,7 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
     from kernelcast.measurement.remote_session import OpenSession, RemoteSession
 
     _limit_memory(memory_limit_bytes)
-    program: BuiltProgram | RemoteSession | None = None
+    program: BuiltProgram | RemoteSession | Sampling | None = None
     while True:
         try:
             request = connection.recv()
@@ -84,7 +87,8 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
         reply: Any
         try:
             if isinstance(request, Sample):
-                reply = sample(request)
+                program = Sampling(request)
+                reply = program.answer(request)
             elif isinstance(request, Build):
                 started = time.perf_counter()
                 program = BuiltProgram(request)
@@ -102,16 +106,24 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
             return
 
 
-def sample(request: Sample) -> Sampled:
-    """Draws candidates: random ones, or such as evolve from those that were measured."""
-    from kernelcast.measurement.evolution import evolve_candidates
-    from kernelcast.measurement.sampling import sample_candidates
+class Sampling:
+    """Candidates of one workload, a piece at a time: random ones, or such as evolve from those that were measured."""
 
-    if request.measured:
-        drawn = evolve_candidates(request.workload, request.target, request.count, request.seed, request.measured)
-    else:
-        drawn = sample_candidates(request.workload, request.target, request.count, request.seed)
-    return Sampled(tuple(drawn))
+    def __init__(self, request: Sample) -> None:
+        arguments = (request.workload, request.target, request.count, request.seed)
+        self._candidates: Iterator[Candidate]
+        if request.measured:
+            from kernelcast.measurement.evolution import evolve_candidates
+
+            self._candidates = iter(evolve_candidates(*arguments, request.measured))
+        else:
+            self._candidates = draw_candidates(*arguments)
+
+    def answer(self, request: Any) -> Sampled:
+        """The next piece."""
+        assert isinstance(request, Sample | SampleMore), request
+        piece = tuple(islice(self._candidates, PIECE))
+        return Sampled(piece, more=len(piece) == PIECE)
 
 
 class BuiltProgram:

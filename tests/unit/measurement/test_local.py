@@ -15,8 +15,9 @@ from kernelcast.measurement.devices import Loading
 from kernelcast.measurement.host import cores_of_machine
 from kernelcast.measurement.local import Bench, LocalDevice, LocalRunner, OpenLocalRunner, share_cores
 from kernelcast.measurement.messages import Failed, Repeated
-from kernelcast.measurement.sampling import sample_candidates
+from kernelcast.measurement.sampling import PIECE, sample_candidates
 from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.measurement.workloads import matmul
 from kernelcast.records import Outcome, Workload
 from kernelcast.tvm_compat import available_cores
 
@@ -191,7 +192,16 @@ def test_the_results_of_a_workload_are_computed_once(small_matmul: Workload, mak
 def test_a_workload_that_cannot_be_drawn_from_is_named(small_matmul: Workload, make_bench: MakeBench) -> None:
     runner = OpenLocalRunner([], make_bench())
     with pytest.raises(MeasurementError, match=r"workload torn: no schedules .* leave it out with '~workload.torn'"):
-        runner.sample(replace(small_matmul, name="torn", module=small_matmul.module[:99]), 3, 0, ())
+        list(runner.sample(replace(small_matmul, name="torn", module=small_matmul.module[:99]), 3, 0, ()))
+
+
+def test_many_candidates_come_in_pieces_and_in_the_same_order(make_bench: MakeBench) -> None:
+    workload, count = matmul("matmul", 64, 64, 64), PIECE + 20
+    runner = OpenLocalRunner([], make_bench())
+    drawn = runner.sample(workload, count, 3, ())
+    wanted = sample_candidates(workload, make_bench().target, count, 3)
+    assert [next(drawn), *drawn] == wanted
+    assert len(wanted) == count
 
 
 def test_after_the_context_nothing_is_left(
