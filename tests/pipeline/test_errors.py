@@ -54,6 +54,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
         (("measure.py", "runner.remeasure_share=-1"), 2, ["runner.remeasure_share", "between 0 and 1"]),
         (("measure.py", "runner.devices.slots=1000"), 2, ["runner.devices.slots", "num-cores", "cores"]),
         (("measure.py", "runner.devices.slot=1"), 1, ["slot"]),
+        (("measure.py", "runner=null"), 1, ["runner=null", "--help"]),
         (("measure.py", "runner=slow"), 1, ["slow", "quick", "in_a_row"]),
         (("measure.py", "target.num-cores=0"), 2, ["num-cores"]),
         (("measure.py", "target.num-cores=4096"), 2, ["target.num-cores", "4096"]),

@@ -54,6 +54,17 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
     except (HydraException, OmegaConfBaseException) as error:
         print(configuration_message(error), file=sys.stderr)
         sys.exit(1)
+    except ValueError as error:
+        # `workload=null`: Hydra's own error names neither the argument nor a way out
+        if not str(error).startswith("Config group override"):
+            raise
+        nulls = ", ".join(argument for argument in sys.argv[1:] if argument.lower().endswith("=null"))
+        script = Path(sys.argv[0])
+        print(
+            f"configuration of {script}: {nulls}: a group needs one of its files; see `python {script} --help`",
+            file=sys.stderr,
+        )
+        sys.exit(1)
     except BrokenPipeError:
         # whoever read the output, `head` for one, has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
