@@ -1,82 +1,22 @@
-"""`Programs`: a set of measured programs as flat arrays, the one thing every cost model takes.
+"""`Programs`: a set of measured programs, the one thing every cost model takes.
 
-Nothing here is a Python object per program: rows are sliced and gathered by array operations, and the arrays may be
-memory-mapped files.
+What a model looks at is a *view*; where the arrays of a view are, in memory or in shards on disk, is the business of
+its source. So a subset is a list of row numbers, and only the programs of a batch are ever read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int16, Int32, Int64
+from jaxtyping import Float64, Int16, Int32, Int64
 
-
-@dataclass(frozen=True)
-class AstGraphs:
-    """The abstract syntax trees of many programs, one after the other.
-
-    Nodes of a program stand in depth-first order, parents before children, siblings in program order; node 0 of each
-    program is its root. Node numbers in `edge_index` and `node_parent` are local to the program.
-
-    Attributes:
-        node_kind: what the node is, an index into `vocabulary.NODE_KINDS`.
-        node_features: the features named by `vocabulary.NODE_FEATURES`, log-scaled where they are sizes or counts.
-        node_parent: the parent's number, -1 at the root.
-        node_depth: edges from the root.
-        node_offset: nodes of program p are `node_offset[p]:node_offset[p + 1]`.
-        edge_index: source and destination of every edge.
-        edge_kind: an index into `vocabulary.EDGE_KINDS`.
-        edge_offset: edges of program p are `edge_offset[p]:edge_offset[p + 1]`.
-    """
-
-    node_kind: Int16[np.ndarray, " nodes"]
-    node_features: Float32[np.ndarray, "nodes node_features"]
-    node_parent: Int32[np.ndarray, " nodes"]
-    node_depth: Int16[np.ndarray, " nodes"]
-    node_offset: Int64[np.ndarray, " programs_plus_1"]
-    edge_index: Int32[np.ndarray, "2 edges"]
-    edge_kind: Int8[np.ndarray, " edges"]
-    edge_offset: Int64[np.ndarray, " programs_plus_1"]
-
-    def __len__(self) -> int:
-        return len(self.node_offset) - 1
-
-    def select(self, rows: Int64[np.ndarray, " rows"]) -> AstGraphs:
-        """The graphs of `rows`, in that order, repeats allowed."""
-        nodes, node_offset = ragged_rows(self.node_offset, rows)
-        edges, edge_offset = ragged_rows(self.edge_offset, rows)
-        return AstGraphs(
-            node_kind=self.node_kind[nodes],
-            node_features=self.node_features[nodes],
-            node_parent=self.node_parent[nodes],
-            node_depth=self.node_depth[nodes],
-            node_offset=node_offset,
-            edge_index=self.edge_index[:, edges],
-            edge_kind=self.edge_kind[edges],
-            edge_offset=edge_offset,
-        )
-
-
-@dataclass(frozen=True)
-class FlatFeatures:
-    """One row of fixed width a program, for models that take a table.
-
-    Attributes:
-        values: the features.
-        names: one name a column, each ending in its unit where it has one.
-    """
-
-    values: Float32[np.ndarray, "programs features"]
-    names: tuple[str, ...]
-
-    def select(self, rows: Int64[np.ndarray, " rows"]) -> FlatFeatures:
-        """The rows `rows`, in that order."""
-        return FlatFeatures(self.values[rows], self.names)
-
-    def column(self, name: str) -> Float32[np.ndarray, " programs"]:
-        """One feature of all programs."""
-        return self.values[:, self.names.index(name)]
+from kernelcast.errors import ConfigError
+from kernelcast.graphs.ragged import View
+from kernelcast.graphs.views import AstGraphs, DataflowGraphs, FlatFeatures, StatementRows, TraceTokens
 
 
 @dataclass(frozen=True)
@@ -98,54 +38,130 @@ class Machine:
     cache_bytes: int
 
 
+class Source(Protocol):
+    """Where the arrays of one view are; a `View` is one itself."""
+
+    def __len__(self) -> int:
+        """Programs."""
+
+    def select(self, rows: Int64[np.ndarray, " rows"]) -> View:
+        """The programs of `rows`, in that order, in memory; reads nothing of the others."""
+
+    def counts(self, axis: str) -> Int64[np.ndarray, " programs"]:
+        """Rows along `axis` of each program."""
+
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The column names by field."""
+
+
 @dataclass(frozen=True)
 class Programs:
     """Measured programs with everything a cost model may look at.
 
     Attributes:
-        ast: their syntax trees.
-        features: their flat features.
+        sources: where the arrays of each view are, by the name of the view.
+        rows: which rows of the sources these programs are.
         log_seconds: natural logarithm of the run time in seconds, the label.
         workload: which workload each belongs to, an index into `workload_names`.
         workload_names: names of all workloads of the data set, also of those without a row here.
-        program_key: structural hash of each scheduled module.
-        machine: where they were measured; None where nobody knows.
+        target: what each was measured on, an index into `targets` and `machines`.
+        targets: the targets as JSON.
+        machines: what measured each target; None where nobody knows.
+        program_key: structural hash of each scheduled module; of its trace where there is no module.
         feature_version: version of the views; a model refuses programs of another version.
     """
 
-    ast: AstGraphs
-    features: FlatFeatures
+    sources: Mapping[str, Source]
+    rows: Int64[np.ndarray, " programs"]
     log_seconds: Float64[np.ndarray, " programs"]
     workload: Int32[np.ndarray, " programs"]
     workload_names: tuple[str, ...]
+    target: Int16[np.ndarray, " programs"]
+    targets: tuple[str, ...]
+    machines: tuple[Machine | None, ...]
     program_key: np.ndarray
-    machine: Machine | None
     feature_version: str
+
+    @classmethod
+    def in_memory(cls, views: Mapping[str, View], **columns: Any) -> Programs:
+        """Programs whose views are whole arrays, in the order of the other arguments; one target unless told."""
+        count = len(columns["log_seconds"])
+        columns.setdefault("target", np.zeros(count, dtype=np.int16))
+        columns.setdefault("targets", ("{}",))
+        columns.setdefault("machines", (None,) * len(columns["targets"]))
+        return cls(sources=views, rows=np.arange(count, dtype=np.int64), **columns)
 
     def __len__(self) -> int:
         return len(self.log_seconds)
 
     def select(self, rows: Int64[np.ndarray, " rows"]) -> Programs:
-        """The programs of `rows`, in that order."""
+        """The programs of `rows`, in that order; reads no view."""
         rows = np.asarray(rows, dtype=np.int64)
-        return Programs(
-            ast=self.ast.select(rows),
-            features=self.features.select(rows),
+        return replace(
+            self,
+            rows=self.rows[rows],
             log_seconds=self.log_seconds[rows],
             workload=self.workload[rows],
-            workload_names=self.workload_names,
+            target=self.target[rows],
             program_key=self.program_key[rows],
-            machine=self.machine,
-            feature_version=self.feature_version,
         )
 
+    def view(self, name: str, rows: Int64[np.ndarray, " rows"] | None = None) -> Any:
+        """The view `name` of the programs `rows`, of all of them by default, in memory.
 
-def ragged_rows(
-    offset: Int64[np.ndarray, " rows_plus_1"], rows: Int64[np.ndarray, " rows"]
-) -> tuple[Int64[np.ndarray, " elements"], Int64[np.ndarray, " chosen_plus_1"]]:
-    """Element numbers of the chosen rows of a ragged array, and the offsets of the gathered rows."""
-    rows = np.asarray(rows, dtype=np.int64)
-    lengths = offset[rows + 1] - offset[rows]
-    gathered = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
-    elements = np.arange(gathered[-1], dtype=np.int64) + np.repeat(offset[rows] - gathered[:-1], lengths)
-    return elements, gathered
+        Raises:
+            ConfigError: these programs have no such view.
+        """
+        source = self._source(name)
+        if rows is not None:
+            return source.select(self.rows[np.asarray(rows, dtype=np.int64)])
+        if isinstance(source, View) and np.array_equal(self.rows, np.arange(len(source))):
+            return source
+        return source.select(self.rows)
+
+    def counts(self, name: str, axis: str) -> Int64[np.ndarray, " programs"]:
+        """Rows along `axis` of each program in the view `name`, without reading it."""
+        return self._source(name).counts(axis)[self.rows]
+
+    def columns(self, name: str) -> dict[str, tuple[str, ...]]:
+        """The column names of the view `name`, by field."""
+        return self._source(name).columns()
+
+    @property
+    def ast(self) -> AstGraphs:
+        """The syntax trees of all programs, in memory; for many programs read `view("ast", rows)` in pieces."""
+        view: AstGraphs = self.view("ast")
+        return view
+
+    @property
+    def dataflow(self) -> DataflowGraphs:
+        """The dataflow graphs of all programs, in memory."""
+        view: DataflowGraphs = self.view("dataflow")
+        return view
+
+    @cached_property
+    def features(self) -> FlatFeatures:
+        """The flat features of all programs, in memory."""
+        view: FlatFeatures = self.view("features")
+        return view
+
+    @property
+    def statements(self) -> StatementRows:
+        """Our rows of all statements, in memory."""
+        view: StatementRows = self.view("statements")
+        return view
+
+    @property
+    def trace(self) -> TraceTokens:
+        """The traces of all programs, in memory."""
+        view: TraceTokens = self.view("trace")
+        return view
+
+    def _source(self, name: str) -> Source:
+        if name not in self.sources:
+            raise ConfigError(
+                f"these programs have no view `{name}`, only {', '.join(self.sources)}; add it to features.views and run "
+                "`dvc repro graphs`, or choose a model that looks at another view (programs of a TVM that this one "
+                "cannot read have the trace view only)"
+            )
+        return self.sources[name]

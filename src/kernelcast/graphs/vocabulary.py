@@ -70,6 +70,36 @@ to the block axes that it drives, and from an axis to each of its uses as an ind
 """
 
 
+DTYPES: tuple[str, ...] = (
+    "none",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float64",
+    "float8",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "bool",
+    "handle",
+    "other",
+)
+"""Types of values, without their lanes."""
+
+FEATURE_GROUPS: tuple[str, ...] = ("structure", "loops", "work", "memory", "reuse", "context", "types")
+"""What features are about, so that the options can leave a group out.
+
+`structure`: places in the tree. `loops`: extents, kinds, unrolling. `work`: operations and lanes. `memory`: bytes touched
+and strides. `reuse`: reuse distances. `context`: what AutoTVM (arXiv 1805.08166, appendix A) says of the loops around: products
+above and below, memory touched by each buffer. `types`: data types.
+"""
+
+
 @dataclass(frozen=True)
 class Feature:
     """One column: what it is called, in which unit it was before scaling, and what it means.
