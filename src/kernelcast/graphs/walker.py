@@ -1,0 +1,414 @@
+"""Reads a scheduled module into a `ProgramTable` by walking over TVM's objects.
+
+A field of a TVM object costs 0.1 us through the foreign function interface, so every field is read once. Two references
+to one variable, buffer or type are wrappers of their own around one address: they are told apart by it.
+
+Serial loops that run once, block axes of length one and statements without effect are left out: no machine code comes
+of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from kernelcast.errors import MalformedDataError
+from kernelcast.graphs.table import ROLES, Buffers, ProgramTable
+from kernelcast.graphs.vocabulary import DTYPES, NODE_KIND_INDEX
+
+LOOP_KINDS = ("loop_serial", "loop_parallel", "loop_vectorized", "loop_unrolled", "loop_thread_binding")
+"""Node kinds by TVM's `ForKind`."""
+
+AXIS_KINDS = {0: "axis_spatial", 2: "axis_reduce"}
+"""Node kinds by TVM's `IterVarType`; all others are `axis_other`."""
+
+UNROLL_ANNOTATION = "pragma_auto_unroll_max_step"
+
+_BINARY_KINDS = {
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "Div": "div",
+    "Mod": "mod",
+    "FloorDiv": "floordiv",
+    "FloorMod": "floormod",
+    "Min": "min",
+    "Max": "max",
+    "EQ": "compare",
+    "NE": "compare",
+    "LT": "compare",
+    "LE": "compare",
+    "GT": "compare",
+    "GE": "compare",
+    "And": "logical",
+    "Or": "logical",
+}
+_FUNCTION_KINDS = {
+    "exp": "exp",
+    "exp2": "exp",
+    "exp10": "exp",
+    "sqrt": "sqrt",
+    "rsqrt": "sqrt",
+    "tanh": "tanh",
+    "sigmoid": "math",
+    "erf": "math",
+    "log": "math",
+    "log2": "math",
+    "log10": "math",
+    "log1p": "math",
+    "sin": "math",
+    "cos": "math",
+    "tan": "math",
+    "pow": "math",
+    "fabs": "math",
+    "floor": "math",
+    "ceil": "math",
+    "round": "math",
+    "trunc": "math",
+    "if_then_else": "select",
+}
+_BITS = re.compile(r"^(bool|float|bfloat|int|uint)(\d*)")
+
+# a row is its kind, role, type and bytes of one value in one number
+_ROLE_SHIFT, _DTYPE_SHIFT, _BYTES_SHIFT = 8, 16, 24
+_STATEMENT, _VALUE, _INDEX, _CONDITION, _BINDING, _AXIS = (place << _ROLE_SHIFT for place in range(len(ROLES)))
+_CONSTANT, _VARIABLE, _LOAD, _STORE = (NODE_KIND_INDEX[kind] for kind in ("constant", "variable", "load", "store"))
+_SELECT, _CAST, _OTHER = (NODE_KIND_INDEX[kind] for kind in ("select", "cast", "other"))
+
+
+def walk(module: Any) -> ProgramTable:
+    """The table of the function of a scheduled module.
+
+    Args:
+        module: what is built and timed, see `tvm_compat.runnable_module`.
+
+    Raises:
+        MalformedDataError: no TensorIR function in it, or a loop or buffer whose size is no constant.
+    """
+    for function in dict(module.functions).values():
+        if type(function).__name__ == "PrimFunc":
+            return _Walker(function).table()
+    raise MalformedDataError(
+        "a scheduled module holds no TensorIR function; make the workload of one and run `dvc repro measure`"
+    )
+
+
+def dtype_entry(dtype: str) -> tuple[int, int]:
+    """The index into `DTYPES` and the bytes of one value of `dtype` (`float32`, `int8x4`, ...); a pointer counts as 8."""
+    match = _BITS.match(dtype)
+    if match is None:
+        return DTYPES.index("handle" if dtype == "handle" else "other"), 8
+    lanes = int(dtype.rsplit("x", 1)[1]) if re.search(r"\dx\d+$", dtype) else 1
+    name = "bool" if match.group(1) == "bool" else match.group()
+    bits = 8 if name == "bool" else int(match.group(2) or 8)
+    return DTYPES.index(name if name in DTYPES else "other"), max(1, bits // 8) * lanes
+
+
+_HANDLE = (DTYPES.index("handle") << _DTYPE_SHIFT) + (8 << _BYTES_SHIFT)
+
+
+class _ExpressionForms(dict[type, tuple[str, int]]):
+    """How an expression of a class is read and the kind of its node, found by the name of the class once."""
+
+    def __missing__(self, cls: type) -> tuple[str, int]:
+        name = cls.__name__
+        if name in _BINARY_KINDS:
+            form = ("binary", NODE_KIND_INDEX[_BINARY_KINDS[name]])
+        else:
+            form = {
+                "Var": ("variable", _VARIABLE),
+                "IntImm": ("constant", _CONSTANT),
+                "FloatImm": ("constant", _CONSTANT),
+                "TensorLoad": ("load", _LOAD),
+                "Call": ("call", NODE_KIND_INDEX["call"]),
+                "Cast": ("cast", _CAST),
+                "Not": ("not", NODE_KIND_INDEX["logical"]),
+                "Select": ("select", _SELECT),
+            }.get(name, ("other", _OTHER))
+        self[cls] = form
+        return form
+
+
+_FORMS = _ExpressionForms()
+
+
+class _Walker:
+    """Goes through one function once and appends what it sees to lists, which become arrays at the end."""
+
+    def __init__(self, function: Any) -> None:
+        from tvm_ffi import get_global_func
+
+        self.function = function
+        self.item, self.length = get_global_func("ffi.ArrayGetItem"), get_global_func("ffi.ArraySize")
+        self.codes: list[int] = []
+        self.parents: list[int] = []
+        # what only some rows have, each beside the row
+        self.extent_rows: list[tuple[int, int, int]] = []
+        self.use_rows: list[tuple[int, int]] = []
+        self.access_rows: list[tuple[int, int]] = []
+        self.value_rows: list[tuple[int, float]] = []
+        self.limit_rows: list[tuple[int, int]] = []
+        self.block_names: dict[int, str] = {}
+        self.variables: dict[int, int] = {}
+        self.units: set[int] = set()
+        self.types: dict[int, int] = {}
+        self.operators: dict[int, tuple[int, bool]] = {}
+        self.buffer_numbers: dict[int, int] = {}
+        self.buffer_codes: list[int] = []
+        self.buffer_names: list[str] = []
+        self.shapes: list[list[int]] = []
+
+    def table(self) -> ProgramTable:
+        self._row(NODE_KIND_INDEX["function"], -1)
+        self._statements(self.function.body, 0)
+        count = len(self.codes)
+        codes = np.array(self.codes, dtype=np.int64)
+        parent = np.array(self.parents, dtype=np.int32)
+        extent, variable = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int32)
+        buffer, value = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.float64)
+        limit = np.full(count, -1, dtype=np.int64)
+        if self.extent_rows:
+            rows, extents, variables = np.array(self.extent_rows, dtype=np.int64).T
+            extent[rows], variable[rows] = extents, variables
+        for column, pairs in (
+            (variable, self.use_rows),
+            (buffer, self.access_rows),
+            (value, self.value_rows),
+            (limit, self.limit_rows),
+        ):
+            if pairs:
+                rows, values = zip(*pairs, strict=True)
+                column[list(rows)] = values
+        depth, end = _depths_and_ends(self.parents)
+        return ProgramTable(
+            kind=(codes & 0xFF).astype(np.int16),
+            parent=parent,
+            depth=depth,
+            end=end,
+            role=(codes >> _ROLE_SHIFT & 0xFF).astype(np.int8),
+            extent=extent,
+            variable=variable,
+            unroll_limit=limit,
+            buffer=buffer,
+            dtype=(codes >> _DTYPE_SHIFT & 0xFF).astype(np.int8),
+            dtype_bytes=(codes >> _BYTES_SHIFT).astype(np.int32),
+            value=value,
+            buffers=self._buffers(),
+            block_names=self.block_names,
+        )
+
+    def _buffers(self) -> Buffers:
+        codes = np.array(self.buffer_codes, dtype=np.int64)
+        parameters = {parameter.__chandle__() for parameter in self.function.params}
+        return Buffers(
+            names=tuple(self.buffer_names),
+            shape=np.array([extent for shape in self.shapes for extent in shape], dtype=np.int64),
+            shape_offset=np.cumsum([0, *map(len, self.shapes)], dtype=np.int32),
+            dtype=(codes >> _DTYPE_SHIFT & 0xFF).astype(np.int8),
+            dtype_bytes=(codes >> _BYTES_SHIFT).astype(np.int32),
+            temporary=np.array([address not in parameters for address in self.buffer_numbers], dtype=bool),
+        )
+
+    def _row(self, code: int, parent: int) -> int:
+        self.codes.append(code)
+        self.parents.append(parent)
+        return len(self.codes) - 1
+
+    def _array(self, array: Any) -> list[Any]:
+        item = self.item
+        return [item(array, place) for place in range(self.length(array))]
+
+    def _forget(self, row: int) -> None:
+        """Takes back all rows from `row` on."""
+        del self.codes[row:], self.parents[row:]
+        rows: list[Any]
+        for rows in (self.extent_rows, self.use_rows, self.access_rows, self.value_rows, self.limit_rows):
+            while rows and rows[-1][0] >= row:
+                rows.pop()
+        self.block_names = {at: name for at, name in self.block_names.items() if at < row}
+
+    def _constant(self, node: Any, what: str) -> int:
+        if type(node).__name__ != "IntImm":
+            raise MalformedDataError(
+                f"{what} is no constant; only workloads of fixed shape have graphs: give it a fixed shape"
+            )
+        return int(node.value)
+
+    def _statements(self, node: Any, parent: int) -> None:
+        name = type(node).__name__
+        if name == "For":
+            self._loop(node, parent)
+        elif name == "SBlockRealize":
+            self._block(node, parent)
+        elif name == "BufferStore":
+            buffer = self._buffer(node.buffer)
+            row = self._row(_STORE + _STATEMENT + self.buffer_codes[buffer], parent)
+            self.access_rows.append((row, buffer))
+            for index in self._array(node.indices):
+                self._expression(index, row, _INDEX)
+            self._expression(node.value, row, _VALUE)
+        elif name == "SeqStmt":
+            for part in self._array(node.seq):
+                self._statements(part, parent)
+        elif name == "IfThenElse":
+            row = self._row(NODE_KIND_INDEX["branch"] + _STATEMENT, parent)
+            self._expression(node.condition, row, _CONDITION)
+            self._statements(node.then_case, row)
+            if node.else_case is not None:
+                self._statements(node.else_case, row)
+        elif name == "Evaluate":
+            row = self._row(NODE_KIND_INDEX["evaluate"] + _STATEMENT, parent)
+            self._expression(node.value, row, _VALUE)
+            if self.codes[row + 1] & 0xFF == _CONSTANT:
+                self._forget(row)
+        else:
+            body = getattr(node, "body", None)
+            if body is not None:
+                self._statements(body, parent)
+
+    def _loop(self, node: Any, parent: int) -> None:
+        extent = self._constant(node.extent, "the extent of a loop")
+        kind, limit = node.kind, -1
+        annotations = node.annotations
+        if annotations:
+            limit = int(annotations.get(UNROLL_ANNOTATION, -1))
+        variable = self._variable(node.loop_var)
+        if extent == 1 and kind == 0 and limit < 0:
+            self.units.add(variable)
+            self._statements(node.body, parent)
+            return
+        row = self._row(NODE_KIND_INDEX[LOOP_KINDS[kind]] + _STATEMENT, parent)
+        self.extent_rows.append((row, extent, variable))
+        if limit >= 0:
+            self.limit_rows.append((row, limit))
+        self._statements(node.body, row)
+        if len(self.codes) == row + 1:
+            self._forget(row)
+
+    def _block(self, realize: Any, parent: int) -> None:
+        node = realize.block
+        axes = self._array(node.iter_vars)
+        init = node.init
+        predicate = realize.predicate
+        always = type(predicate).__name__ == "IntImm"
+        if not axes and always and init is None:
+            # the root block only holds allocations
+            self._statements(node.body, parent)
+            return
+        row = self._row(NODE_KIND_INDEX["block"] + _STATEMENT, parent)
+        self.block_names[row] = str(node.name_hint)
+        for axis, binding in zip(axes, self._array(realize.iter_values), strict=True):
+            self._axis(axis, binding, row)
+        if not always:
+            self._expression(predicate, row, _CONDITION)
+        if init is not None:
+            self._statements(init, self._row(NODE_KIND_INDEX["init"] + _STATEMENT, row))
+        before = len(self.codes)
+        self._statements(node.body, row)
+        if len(self.codes) == before:
+            self._forget(row)
+
+    def _axis(self, axis: Any, binding: Any, parent: int) -> None:
+        extent = self._constant(axis.dom.extent, "the extent of a block axis")
+        variable = self._variable(axis.var)
+        if extent == 1:
+            self.units.add(variable)
+            return
+        row = self._row(NODE_KIND_INDEX[AXIS_KINDS.get(axis.iter_type, "axis_other")] + _AXIS, parent)
+        self.extent_rows.append((row, extent, variable))
+        self._expression(binding, row, _BINDING)
+
+    def _variable(self, node: Any) -> int:
+        return self.variables.setdefault(node.__chandle__(), len(self.variables))
+
+    def _expression(self, node: Any, parent: int, role: int) -> None:
+        form, kind = _FORMS[type(node)]
+        ty = node.ty
+        address = ty.__chandle__()
+        code = self.types.get(address)
+        if code is None:
+            code = self.types[address] = self._type_code(ty)
+        code += role
+        row = len(self.codes)
+        if form == "variable":
+            variable = self._variable(node)
+            if variable in self.units:
+                kind = _CONSTANT
+            else:
+                self.use_rows.append((row, variable))
+        elif form == "constant":
+            self.value_rows.append((row, node.value))
+        elif form == "load":
+            buffer = self._buffer(node.source)
+            self.access_rows.append((row, buffer))
+            code = self.buffer_codes[buffer] + role
+        elif form == "call":
+            kind, lazy = self._operator(node.op)
+            if lazy:
+                self.value_rows.append((row, 1))
+        self.codes.append(code + kind)
+        self.parents.append(parent)
+        if form == "binary":
+            self._expression(node.a, row, _VALUE)
+            self._expression(node.b, row, _VALUE)
+        elif form == "load":
+            for index in self._array(node.indices):
+                self._expression(index, row, _INDEX)
+        elif form == "call":
+            parts = self._array(node.args)
+            self._operands(parts, row, kind == _SELECT)
+        elif form == "select":
+            self._operands([node.condition, node.true_value, node.false_value], row, True)
+        elif form == "cast":
+            self._expression(node.value, row, _VALUE)
+        elif form == "not":
+            self._expression(node.a, row, _VALUE)
+
+    def _operands(self, parts: list[Any], row: int, chooses: bool) -> None:
+        for place, part in enumerate(parts):
+            self._expression(part, row, _CONDITION if chooses and place == 0 else _VALUE)
+
+    def _operator(self, op: Any) -> tuple[int, bool]:
+        """Kind of a call, and whether it is a choice that evaluates one side only."""
+        address = op.__chandle__()
+        known = self.operators.get(address)
+        if known is None:
+            name = str(getattr(op, "name", "")).rsplit(".", 1)[-1]
+            known = NODE_KIND_INDEX[_FUNCTION_KINDS.get(name, "call")], name == "if_then_else"
+            self.operators[address] = known
+        return known
+
+    def _type_code(self, ty: Any) -> int:
+        if type(ty).__name__ != "PrimType":
+            return _HANDLE
+        index, size = dtype_entry(str(ty.dtype))
+        return (index << _DTYPE_SHIFT) + (size << _BYTES_SHIFT)
+
+    def _buffer(self, node: Any) -> int:
+        address = node.__chandle__()
+        number = self.buffer_numbers.get(address)
+        if number is None:
+            number = self.buffer_numbers[address] = len(self.buffer_numbers)
+            name, ty = str(node.name), node.ty
+            self.buffer_names.append(name)
+            self.shapes.append([self._constant(part, f"the shape of buffer {name}") for part in self._array(ty.shape)])
+            self.buffer_codes.append(self._type_code(ty.dtype))
+        return number
+
+
+def _depths_and_ends(parents: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    depth = np.zeros(len(parents), dtype=np.int16)
+    end = np.arange(1, len(parents) + 1, dtype=np.int32)
+    levels = [0] * len(parents)
+    for row in range(1, len(parents)):
+        levels[row] = levels[parents[row]] + 1
+    depth[:] = levels
+    ends = list(range(1, len(parents) + 1))
+    for row in range(len(parents) - 1, 0, -1):
+        parent = parents[row]
+        if ends[row] > ends[parent]:
+            ends[parent] = ends[row]
+    end[:] = ends
+    return depth, end
