@@ -33,6 +33,7 @@ from kernelcast.tvm_compat.targets import (
     resolve_target,
     vector_bits,
 )
+from kernelcast.tvm_compat.traces import trace_fault
 
 __all__ = [
     "INTRINSICS",
@@ -58,6 +59,7 @@ __all__ = [
     "runnable_module",
     "scheduled_module",
     "structural_key",
+    "trace_fault",
     "tvm_versions",
     "vector_bits",
 ]
