@@ -18,7 +18,7 @@ from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.measurement.timing import TimedRepeat
-from kernelcast.records import Workload, write_campaign
+from kernelcast.records import Campaign, Workload, write_campaign
 from kernelcast.stages.config import project_root, register_schemas
 from kernelcast.stages.measure import make_runner
 from kernelcast.tvm_compat import resolve_target
@@ -50,6 +50,7 @@ class Suite:
             }
         self.directory = directory
         self._number = 0
+        self._campaign: Campaign | None = None
         self.target = resolve_target({"kind": "llvm"})
         nodes = self._configs["default"].workload.items()
         self.workloads: list[Workload] = [instantiate(node, name=name) for name, node in nodes]
@@ -94,7 +95,10 @@ class Suite:
             seed=SEED,
         )
         plan.directory.mkdir(parents=True)
-        write_campaign(plan.directory, new_campaign(plan), {workload.key: workload for workload in plan.workloads})
+        # the machine is the same for all campaigns, and describing it takes seconds
+        self._campaign = new_campaign(plan) if self._campaign is None else self._campaign
+        campaign = replace(self._campaign, timing=settings.timing.as_dict())
+        write_campaign(plan.directory, campaign, {workload.key: workload for workload in plan.workloads})
         with Journal(plan.directory) as journal:
             journal.plan(candidates)
             for key in used:

@@ -47,7 +47,7 @@ def noise_figures(suite: Suite, programs: int, quick: bool) -> dict[str, object]
     least as much time for each program: that of our repeats and of the reference kernels between them.
     """
     groups = 1 if quick else GROUPS
-    per_workload = 3 if quick else max(2, programs // groups // len(suite.workloads))
+    per_workload = 2 if quick else max(2, programs // groups // len(suite.workloads))
     # at least two batches, so that the second measurement is batches apart
     batch = min(64, per_workload * len(suite.workloads) // 2)
     changes: dict[str, Any] = {"remeasure_share": 1.0, "check_share": 0.0, "batch_size": batch}
