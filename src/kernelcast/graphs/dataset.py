@@ -1,248 +1,181 @@
-"""From measurements to programs: replays every schedule, builds its views, takes its label."""
+"""From measurements to a store: takes labels, has the views built shard by shard, and joins the two."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import math
-import multiprocessing
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from filelock import FileLock, Timeout
 
-from kernelcast.errors import MalformedDataError
-from kernelcast.graphs.analysis import analyse
-from kernelcast.graphs.ast import AstOptions, concatenate, syntax_tree
-from kernelcast.graphs.features import flat_features
-from kernelcast.graphs.labels import Labelling, labels_of
-from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
-from kernelcast.graphs.reader import parse_program
-from kernelcast.graphs.store import Description, feature_version
-from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements, Workload
-from kernelcast.tvm_compat import (
-    available_cores,
-    load_tvm,
-    module_json,
-    runnable_module,
-    scheduled_module,
-    structural_key,
-)
+from kernelcast.errors import ConfigError, MalformedDataError, StorageError
+from kernelcast.graphs.builders import Builder
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.plan import ASSUMED_CACHE_BYTES, Plan, PlannedUnits
+from kernelcast.graphs.selection import Choice, Folder, choose_rows, distinct_targets
+from kernelcast.graphs.shards import ShardInfo, read_shard_info, shard_jobs, write_shard
+from kernelcast.graphs.store import SHARDS_FOLDER, Description, StoredTarget, write_store
+from kernelcast.graphs.unit import Built, build_unit, code_hash, unit_hash
+from kernelcast.graphs.views import MODULE_VIEWS, VIEW_TYPES
 
 logger = logging.getLogger(__name__)
 
-CHUNK_PROGRAMS = 64
-"""Programs that one worker turns into arrays at a time."""
-
-PROGRAMS_PER_WORKER = 512
-"""Fewer than this many are not worth the seconds that another process needs to load TVM."""
-
-ASSUMED_CACHE_BYTES = 512 * 1024
-"""Taken for the features where the machine is unknown: what a core of most processors has at least for itself."""
-
 REPLAYED_OTHERWISE = "replayed_otherwise"
-OTHER_TARGET = "other_target"
-UNKNOWN_WORKLOAD = "unknown_workload"
 
 
-@dataclass(frozen=True)
-class Views:
-    """Everything that models see of some programs but the label.
-
-    Attributes:
-        ast: their trees.
-        features: their rows, one array a program.
-        names: the columns.
-        keys: structural hash of what was replayed.
-    """
-
-    ast: AstGraphs
-    features: list[np.ndarray]
-    names: tuple[str, ...]
-    keys: list[str]
-
-
-def build_programs(
-    measurements: Measurements,
-    measurements_hash: str,
-    labelling: Labelling,
-    options: AstOptions,
+def build_store(
+    output: Path,
+    scratch: Path,
+    folders: Sequence[Folder],
+    choice: Choice,
+    options: ViewOptions,
+    builder: Builder,
+    shard_programs: int,
     progress: Callable[[int, int], None],
-) -> tuple[Programs, Description]:
-    """Turns measurements into programs, in the order of their rows.
+) -> Description:
+    """Turns measurements into a store, in the order of folders and rows.
 
-    Rows without a valid time, of another target than the campaign's, of an unknown workload, or whose schedule replays
-    to another program than the one measured, are dropped and counted.
+    Rows that are of no use, or whose schedule replays to another program than the one measured, are dropped and
+    counted. Shards that a killed build with the same code, options and programs left in `scratch` are taken as they are.
 
     Args:
-        measurements: what `measure` wrote.
-        measurements_hash: their hash, kept for the record.
-        labelling: how repeats become labels.
-        options: which parts of the trees are kept.
+        output: an existing empty folder, normally one of `files.atomic_directory`.
+        scratch: where shards lie until all are there; on the disk of `output`.
+        folders: what was measured.
+        choice: labels, and which rows are taken.
+        options: which views are built, and how.
+        builder: where the views are built.
+        shard_programs: programs of a shard.
         progress: called with programs done and in all.
 
     Raises:
         MalformedDataError: no row is left, or a module cannot be read.
-        ConfigError: labels are to be corrected and there is no reference time.
+        ConfigError: a size that cannot work, or labels are to be corrected and there is no reference time.
+        StorageError: another build is at work there.
     """
-    table = measurements.table
-    labels = labels_of(table, labelling)
-    reasons = labels.reasons
-    reasons[~_among(table["workload_key"], list(measurements.workloads))] = UNKNOWN_WORKLOAD
-    targets = [text for text in table["target"].unique().to_pylist() if _target(text) == measurements.campaign.target]
-    reasons[~_among(table["target"], targets)] = OTHER_TARGET
-    kept = np.flatnonzero(reasons == "")
-    machine = machine_of(measurements.campaign)
-    if machine is None:
+    if isinstance(shard_programs, bool) or shard_programs < 1:
+        raise ConfigError(f"shard_programs={shard_programs}: at least 1")
+    options = possible_options(folders, options)
+    needs_modules = bool(MODULE_VIEWS & set(options.views))
+    targets = distinct_targets(folders)
+    if needs_modules:
+        _warn_of_unknown_machines(targets)
+    dropped: Counter[str] = Counter()
+    chosen = choose_rows(folders, targets, choice, needs_modules, dropped)
+    _require_rows(len(chosen), dropped)
+    plan = Plan(chosen, options, shard_programs)
+    with _only_build(scratch):
+        shards = _build_shards(scratch, plan, builder, progress)
+        kept, used = [], []
+        for spans, shard in zip(plan.shards, shards, strict=True):
+            if shard.programs:
+                kept.append(shard_jobs(scratch / shard.name) + spans[0].start)
+                shutil.move(scratch / shard.name, output / SHARDS_FOLDER / shard.name)
+                used.append(shard)
+        shutil.rmtree(scratch)
+    rows = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
+    dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
+    _require_rows(len(rows), dropped)
+    columns, workloads = plan.columns(rows)
+    description = Description(
+        workloads=workloads,
+        targets=targets,
+        label=choice.labelling.label,
+        options=options,
+        dropped={reason: count for reason, count in sorted(dropped.items()) if count},
+        reference_correction=choice.labelling.reference_correction,
+        spread_limit=choice.labelling.spread_limit,
+        **plan.flags(rows),
+    )
+    write_store(output, used, columns, description)
+    return description
+
+
+def possible_options(folders: Sequence[Folder], options: ViewOptions) -> ViewOptions:
+    """The views that can be built: of workloads that this TVM cannot load only the trace."""
+    workloads = [workload for folder in folders for workload in folder.measurements.workloads.values()]
+    if "trace" not in options.views or any(workload.loadable for workload in workloads):
+        return options
+    without = ", ".join(name for name in options.views if name != "trace")
+    if without:
+        logger.warning(
+            "another TVM wrote these workloads (%s): their programs have the trace view only, not %s",
+            ", ".join(sorted({workload.written_by for workload in workloads})), without,
+        )  # fmt: skip
+    return replace(options, views=("trace",))
+
+
+def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callable[[int, int], None]) -> list[ShardInfo]:
+    """All shards, in order; those that are there already are taken."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    code = code_hash()
+    made_of = [unit_hash(code, (plan.unit(span) for span in spans)) for spans in plan.shards]
+    names = [f"{number:05d}-{hashed}" for number, hashed in enumerate(made_of)]
+    for leftover in scratch.iterdir():
+        if leftover.name not in names:
+            shutil.rmtree(leftover)
+    missing = [number for number, name in enumerate(names) if not (scratch / name).exists()]
+    spans = [(number, span) for number in missing for span in plan.shards[number]]
+    done = len(plan) - sum(len(span) for _, span in spans)
+    if done:
+        logger.info("going on after an interrupted build: %d of %d programs are there", done, len(plan))
+    built: dict[int, dict[int, Built]] = {number: {} for number in missing}
+    for position, result in builder.run(build_unit, PlannedUnits(plan, [span for _, span in spans])):
+        number, span = spans[position]
+        built[number][span.start] = result
+        if len(built[number]) == len(plan.shards[number]):
+            _write(scratch / names[number], made_of[number], plan, plan.shards[number], built.pop(number))
+        done += len(span)
+        progress(done, len(plan))
+    return [read_shard_info(scratch / name) for name in names]
+
+
+def _write(folder: Path, made_of: str, plan: Plan, spans: Sequence[range], built: dict[int, Built]) -> None:
+    parts = [built[span.start] for span in spans if len(built[span.start].kept)]
+    places = [built[span.start].kept + span.start - spans[0].start for span in spans]
+    kept = np.concatenate(places)
+    keys = np.array([key for span in spans for key in plan.unit(span).program_keys], dtype="<U16")
+    names = parts[0].views if parts else ()
+    views = {name: VIEW_TYPES[name].concatenate([part.views[name] for part in parts]) for name in names}
+    write_shard(folder, made_of, views, keys[kept], kept)
+
+
+@contextmanager
+def _only_build(scratch: Path) -> Iterator[None]:
+    """Holds the scratch folder.
+
+    Raises:
+        StorageError: another process holds it.
+    """
+    scratch.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(scratch.with_name(f".{scratch.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise StorageError(
+            f"another process builds graphs in {scratch}; wait for it, or write elsewhere with paths.graphs=FOLDER"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _require_rows(count: int, dropped: Counter[str]) -> None:
+    if count == 0:
+        counts = ", ".join(f"{number} {reason}" for reason, number in sorted(dropped.items()))
+        raise MalformedDataError(f"no measured program is usable ({counts}); run `dvc repro measure`")
+
+
+def _warn_of_unknown_machines(targets: Sequence[StoredTarget]) -> None:
+    if any(target.machine is None for target in targets):
         logger.warning(
             "the machine that measured is unknown: the features assume %d KiB of cache a core, and the roofline model "
             "cannot be used; after an import of times of this machine: `host=this`",
             ASSUMED_CACHE_BYTES // 1024,
         )
-    cache_bytes = ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes
-    columns = table.select(["workload_key", "program_key", "trace"]).take(pa.array(kept)).to_pydict()
-    jobs = [
-        (measurements.workloads[key], trace)
-        for key, trace in zip(columns["workload_key"], columns["trace"], strict=True)
-    ]
-    views = _all_views(jobs, options, cache_bytes, progress) if jobs else None
-    replayed = np.array(views.keys if views else [], dtype=object) == np.array(columns["program_key"], dtype=object)
-    same = np.flatnonzero(replayed)
-    lost = len(kept) - len(same)
-    dropped = Counter(reasons[reasons != ""].tolist()) + Counter({REPLAYED_OTHERWISE: lost})
-    if views is None or not len(same):
-        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()))
-        raise MalformedDataError(f"no measured program is usable ({counts}); run `dvc repro measure`")
-
-    rows = kept[same]
-    found = {columns["workload_key"][i] for i in same}
-    keys = [key for key in measurements.workloads if key in found]
-    number = {key: index for index, key in enumerate(keys)}
-    workloads = [measurements.workloads[key] for key in keys]
-    programs = Programs(
-        ast=views.ast if lost == 0 else views.ast.select(same),
-        features=FlatFeatures(np.stack([views.features[i] for i in same]), views.names),
-        log_seconds=labels.log_seconds[rows],
-        workload=np.array([number[columns["workload_key"][i]] for i in same], dtype=np.int32),
-        workload_names=tuple(workload.name for workload in workloads),
-        program_key=np.array([columns["program_key"][i] for i in same], dtype=np.str_),
-        machine=machine,
-        feature_version=feature_version(options, views.names),
-    )
-    description = Description(
-        workload_keys=tuple(keys),
-        workload_kinds=tuple(workload.kind for workload in workloads),
-        target=measurements.campaign.target,
-        label=labelling.label,
-        options=options,
-        dropped=dict(sorted(dropped.items())),
-        measurements_hash=measurements_hash,
-        reference_correction=labelling.reference_correction,
-        spread_limit=labelling.spread_limit,
-        flagged=int(labels.flagged[rows].sum()),
-        uncorrected=int(labels.uncorrected[rows].sum()),
-    )
-    return programs, description
-
-
-def _among(column: pa.ChunkedArray, values: list[str]) -> np.ndarray:
-    return np.asarray(pc.is_in(column, value_set=pa.array(values, pa.string())).to_numpy())
-
-
-def _target(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise MalformedDataError(
-            f"{MEASUREMENTS_FILE}: the target {text!r} of a row is not JSON ({error}); delete it and run "
-            "`dvc repro measure`"
-        ) from error
-
-
-def machine_of(campaign: Campaign) -> Machine | None:
-    """What the campaign says of the machine, as far as its target uses it: the peak of all cores, scaled to these."""
-    host = campaign.host
-    if host is None:
-        return None
-    cores = int(campaign.target.get("num-cores", host.cores))
-    return Machine(
-        cores=cores,
-        vector_lanes=host.vector_lanes,
-        peak_flops_per_second=host.peak_flops_per_second * cores / host.cores,
-        bytes_per_second=host.bytes_per_second,
-        cache_bytes=host.cache_bytes,
-    )
-
-
-def measurements_hash(directory: Path) -> str:
-    """Hash of the files of a folder of measurements."""
-    digest = hashlib.sha256()
-    for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
-        digest.update((directory / name).read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def program_views(module: str, options: AstOptions, cache_bytes: int) -> tuple[AstGraphs, np.ndarray, tuple[str, ...]]:
-    """Tree, flat features and their names of one scheduled module in TVM's JSON."""
-    facts = analyse(parse_program(module))
-    row, names = flat_features(facts, cache_bytes)
-    return syntax_tree(facts, options), row, names
-
-
-def _all_views(
-    jobs: list[tuple[Workload, str]], options: AstOptions, cache_bytes: int, progress: Callable[[int, int], None]
-) -> Views:
-    chunks = [jobs[start : start + CHUNK_PROGRAMS] for start in range(0, len(jobs), CHUNK_PROGRAMS)]
-    done: dict[int, Views] = {}
-    finished = 0
-    for number, views in _run(chunks, options, cache_bytes):
-        done[number] = views
-        finished += len(views.keys)
-        progress(finished, len(jobs))
-    ordered = [done[number] for number in range(len(chunks))]
-    return Views(
-        ast=concatenate([views.ast for views in ordered]),
-        features=[row for views in ordered for row in views.features],
-        names=ordered[0].names,
-        keys=[key for views in ordered for key in views.keys],
-    )
-
-
-def _run(
-    chunks: list[list[tuple[Workload, str]]], options: AstOptions, cache_bytes: int
-) -> Iterator[tuple[int, Views]]:
-    """Views of each chunk as it is done, with its number; over as many processes as pay."""
-    count = sum(len(chunk) for chunk in chunks)
-    workers = min(available_cores(), math.ceil(count / PROGRAMS_PER_WORKER))
-    if workers == 1:
-        for number, chunk in enumerate(chunks):
-            yield number, _chunk_views(chunk, options, cache_bytes)
-        return
-    # TVM and its threads do not survive a plain fork
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=load_tvm) as pool:
-        futures = {
-            pool.submit(_chunk_views, chunk, options, cache_bytes): number for number, chunk in enumerate(chunks)
-        }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-
-
-def _chunk_views(chunk: list[tuple[Workload, str]], options: AstOptions, cache_bytes: int) -> Views:
-    load_tvm()
-    trees, rows, keys = [], [], []
-    names: tuple[str, ...] = ()
-    for workload, trace in chunk:
-        module = scheduled_module(workload, trace)
-        tree, row, names = program_views(module_json(runnable_module(module)), options, cache_bytes)
-        trees.append(tree)
-        rows.append(row)
-        keys.append(structural_key(module))
-    return Views(concatenate(trees), rows, names, keys)

@@ -1,32 +1,80 @@
-"""`Programs` as a folder of flat arrays that is memory-mapped in milliseconds.
+"""`Programs` as a folder: shards of views, a few columns over all programs, and what is known of them as a whole.
 
-One `.npy` file an array, `meta.json` with everything that is no array, and `splits/NAME.json`. The hash in `meta.json`
-covers the content of all arrays: equal hashes, equal data.
+    meta.json           version, options, workloads, targets, shards, hashes
+    log_seconds.npy ... the columns of `COLUMNS`, one row a program
+    shards/NAME/        see `shards`
+    splits/NAME.json    see `splits`
+
+Opening reads `meta.json` alone and maps the columns, so it takes as long for a million programs as for ten.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelcast.errors import MalformedDataError
+from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.files import json_hash, read_json, require, unreadable, write_json
-from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
-from kernelcast.graphs.vocabulary import EDGE_KINDS, FEATURE_VERSION, NODE_FEATURES, NODE_KINDS
+from kernelcast.graphs import dataflow, trace
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.shards import ShardInfo, StoredView, read_shard_info, shard_hash, store_hash, write_shard
+from kernelcast.graphs.vocabulary import DTYPES, EDGE_KINDS, FEATURE_VERSION, NODE_KINDS
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 """Version of the folder; a change of its files or of their meaning raises it."""
 
 META_FILE = "meta.json"
-AST_ARRAYS = tuple(field.name for field in dataclasses.fields(AstGraphs))
-ROW_ARRAYS = ("features", "log_seconds", "workload", "program_key")
+SHARDS_FOLDER = "shards"
+COLUMNS = ("log_seconds", "workload", "target", "program_key")
+"""One row a program each, in the order of the shards."""
+
+
+@dataclass(frozen=True)
+class StoredWorkload:
+    """A workload of the data set.
+
+    Attributes:
+        key: structural hash of the unscheduled module.
+        name: what the user calls it.
+        kind: operator kind.
+        arguments: shapes and settings it was made with, as far as they are known.
+        networks: how often it occurs in which networks.
+    """
+
+    key: str
+    name: str
+    kind: str
+    arguments: dict[str, Any]
+    networks: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StoredTarget:
+    """What some of the programs were measured on.
+
+    Attributes:
+        target: the TVM target as a dict.
+        host: the processor or device that measured; empty where nobody knows.
+        machine: its figures; None where nobody knows.
+        measurements_hash: hash of the measurements that came from it.
+    """
+
+    target: dict[str, Any]
+    host: str
+    machine: Machine | None
+    measurements_hash: str
+
+    @property
+    def label(self) -> str:
+        """The target as JSON with the host in it, by which splits and tables tell targets apart."""
+        return json.dumps({**self.target, **({"host": self.host} if self.host else {})}, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -34,113 +82,141 @@ class Description:
     """What the models do not look at, but a reader of the data wants to know.
 
     Attributes:
-        workload_keys: structural hash of each workload, in the order of `Programs.workload_names`.
-        workload_kinds: operator kind of each.
-        target: the TVM target as a dict.
+        workloads: in the order of `Programs.workload_names`.
+        targets: in the order of `Programs.targets`.
         label: how repeats became one time.
-        options: which parts of the trees were kept.
+        options: which views were built, and how.
         dropped: measurements without a label or a program, by reason.
-        measurements_hash: hash of the measurements that all this came from.
         reference_correction: whether repeats were corrected for the machine's state, one of `labels.CORRECTIONS`.
         spread_limit: programs whose repeats spread more were flagged; None where none were.
         flagged: flagged programs that were kept.
         uncorrected: programs that were to be corrected and could not be, for want of a reference time.
     """
 
-    workload_keys: tuple[str, ...]
-    workload_kinds: tuple[str, ...]
-    target: dict[str, Any]
+    workloads: tuple[StoredWorkload, ...]
+    targets: tuple[StoredTarget, ...]
     label: str
-    options: AstOptions
-    dropped: dict[str, int]
-    measurements_hash: str
+    options: ViewOptions
+    dropped: dict[str, int] = field(default_factory=dict)
     reference_correction: str = "none"
     spread_limit: float | None = None
     flagged: int = 0
     uncorrected: int = 0
 
-
-def feature_version(options: AstOptions, feature_names: tuple[str, ...]) -> str:
-    """Hash of everything that decides what a column or a node means."""
-    tables = [
-        FEATURE_VERSION,
-        NODE_KINDS,
-        EDGE_KINDS,
-        [feature.name for feature in NODE_FEATURES],
-        feature_names,
-        dataclasses.asdict(options),
-    ]
-    return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()[:16]
+    @property
+    def measurements_hash(self) -> str:
+        """One hash over the measurements of all targets."""
+        hashes = [target.measurements_hash for target in self.targets]
+        return hashes[0] if len(hashes) == 1 else json_hash(hashes)
 
 
-def write_programs(directory: Path, programs: Programs, description: Description) -> str:
-    """Writes programs into an existing folder, normally one of `files.atomic_directory`.
+def feature_version(options: ViewOptions, columns: Mapping[str, Mapping[str, Sequence[str]]]) -> str:
+    """Hash of everything that decides what a column, a node or a step means.
+
+    Args:
+        options: which views are built, and how.
+        columns: column names by view and field.
+    """
+    tables = [NODE_KINDS, EDGE_KINDS, DTYPES, dataflow.OPCODES, dataflow.EDGE_KINDS, trace.PRIMITIVES]
+    named = {view: {name: list(names) for name, names in fields.items()} for view, fields in columns.items()}
+    return json_hash([FEATURE_VERSION, tables, named, dataclasses.asdict(options)])
+
+
+def write_store(
+    directory: Path, shards: Sequence[ShardInfo], columns: Mapping[str, np.ndarray], description: Description
+) -> str:
+    """Writes everything but the shards, which are in `directory` already, and the splits.
+
+    Args:
+        directory: an existing folder, normally one of `files.atomic_directory`.
+        shards: in the order of the rows.
+        columns: an array for each of `COLUMNS`.
+        description: what is known of the programs as a whole.
 
     Returns:
         The hash of the data.
     """
-    arrays: dict[str, np.ndarray] = {name: getattr(programs.ast, name) for name in AST_ARRAYS}
-    arrays |= {
-        "features": programs.features.values,
-        "log_seconds": programs.log_seconds,
-        "workload": programs.workload,
-        "program_key": programs.program_key,
-    }
-    for name, array in arrays.items():
-        np.save(directory / f"{name}.npy", array, allow_pickle=False)
-    data_hash = _data_hash(programs.feature_version, arrays)
+    for name in COLUMNS:
+        np.save(directory / f"{name}.npy", columns[name], allow_pickle=False)
+    data_hash = store_hash(shards, {name: columns[name] for name in COLUMNS})
     meta = {
         "version": STORE_VERSION,
         "data_hash": data_hash,
-        "feature_version": programs.feature_version,
-        "feature_names": programs.features.names,
-        "workload_names": programs.workload_names,
-        "machine": None if programs.machine is None else dataclasses.asdict(programs.machine),
-        "shapes": {name: array.shape for name, array in arrays.items()},
-        **dataclasses.asdict(description),
+        "feature_version": feature_version(description.options, shards[0].columns),
+        "columns": shards[0].columns,
+        "programs": len(columns["log_seconds"]),
+        "shards": [[shard.name, shard.programs, shard.made_of, shard.content] for shard in shards],
+        "description": dataclasses.asdict(description),
     }
     write_json(directory / META_FILE, {**meta, "hash": json_hash(meta)})
     return data_hash
 
 
+def write_programs(directory: Path, programs: Programs, description: Description, shard_programs: int = 4096) -> str:
+    """Writes programs from wherever their views are now: a part of a store, or programs made in memory.
+
+    Returns:
+        The hash of the data.
+    """
+    shards = []
+    for number, start in enumerate(range(0, len(programs), shard_programs)):
+        rows = np.arange(start, min(start + shard_programs, len(programs)), dtype=np.int64)
+        folder = directory / SHARDS_FOLDER / f"{number:05d}"
+        views = {name: programs.view(name, rows) for name in programs.sources}
+        write_shard(folder, programs.feature_version, views, programs.program_key[rows], rows - start)
+        shards.append(read_shard_info(folder))
+    return write_store(directory, shards, {name: getattr(programs, name) for name in COLUMNS}, description)
+
+
 def read_programs(directory: Path) -> Programs:
-    """Maps the programs of a folder into memory, after one pass over them to see that they are what was written.
+    """Opens the programs of a folder: maps columns and, when they are needed, shards.
 
     Raises:
         MissingInputError: there is none.
         MalformedDataError: a file is torn, or written by another version.
     """
     meta = _read_meta(directory)
-    arrays = {name: _map(directory / f"{name}.npy", meta["shapes"].get(name)) for name in AST_ARRAYS + ROW_ARRAYS}
-    programs = Programs(
-        ast=AstGraphs(**{name: arrays[name] for name in AST_ARRAYS}),
-        features=FlatFeatures(arrays["features"], tuple(meta["feature_names"])),
-        log_seconds=arrays["log_seconds"],
-        workload=arrays["workload"],
-        workload_names=tuple(meta["workload_names"]),
-        program_key=arrays["program_key"],
-        machine=_machine(meta),
+    description = _description(meta, directory)
+    columns = {name: _column(directory / f"{name}.npy", meta["programs"]) for name in COLUMNS}
+    folders = [directory / SHARDS_FOLDER / shard[0] for shard in meta["shards"]]
+    sizes = [shard[1] for shard in meta["shards"]]
+    return Programs(
+        sources={name: StoredView(name, folders, sizes, fields) for name, fields in _named(meta["columns"]).items()},
+        rows=np.arange(meta["programs"], dtype=np.int64),
+        log_seconds=columns["log_seconds"],
+        workload=columns["workload"],
+        workload_names=tuple(workload.name for workload in description.workloads),
+        target=columns["target"],
+        targets=tuple(target.label for target in description.targets),
+        machines=tuple(target.machine for target in description.targets),
+        program_key=columns["program_key"],
         feature_version=meta["feature_version"],
     )
-    if _data_hash(programs.feature_version, arrays) != meta["data_hash"]:
+
+
+def check_store(directory: Path) -> None:
+    """Reads all arrays of a folder and makes sure that they are what was written.
+
+    Raises:
+        MalformedDataError: one was changed; says which.
+    """
+    meta = _read_meta(directory)
+    shards = []
+    for name, _, _, content in meta["shards"]:
+        folder = directory / SHARDS_FOLDER / name
+        shards.append(read_shard_info(folder))
+        if shard_hash(folder) != content:
+            raise MalformedDataError(f"an array in {folder} was changed since it was written; run `dvc repro graphs`")
+    columns = {name: _column(directory / f"{name}.npy", meta["programs"]) for name in COLUMNS}
+    if store_hash(shards, columns) != meta["data_hash"]:
         raise MalformedDataError(
             f"the arrays in {directory} do not belong together, or were changed; run `dvc repro graphs`"
         )
-    return programs
 
 
 def read_description(directory: Path) -> Description:
     """Reads what is known of the programs beside their arrays; raises as `read_programs` does."""
-    meta = _read_meta(directory)
-    fields = {field.name: meta[field.name] for field in dataclasses.fields(Description)}
-    return Description(
-        **fields
-        | {
-            "workload_keys": tuple(meta["workload_keys"]),
-            "workload_kinds": tuple(meta["workload_kinds"]),
-            "options": AstOptions(**meta["options"]),
-        }
-    )
+    return _description(_read_meta(directory), directory)
 
 
 def read_data_hash(directory: Path) -> str:
@@ -156,20 +232,13 @@ def _read_meta(directory: Path) -> dict[str, Any]:
         raise MalformedDataError(
             f"{path} has version {version}, this kernelcast reads {STORE_VERSION}; run `dvc repro graphs`"
         )
-    needed = {"hash", "data_hash", "feature_version", "feature_names", "workload_names", "machine", "shapes"}
-    needed |= {field.name for field in dataclasses.fields(Description)}
+    needed = {"hash", "data_hash", "feature_version", "columns", "programs", "shards", "description"}
     missing = sorted(needed - set(meta))
     if missing:
         raise MalformedDataError(f"{path} lacks {', '.join(missing)}; run `dvc repro graphs`")
     if meta.pop("hash") != json_hash(meta):
         raise MalformedDataError(f"{path} was changed since it was written; run `dvc repro graphs`")
-    try:
-        options, _ = AstOptions(**meta["options"]), _machine(meta)
-    except TypeError as error:
-        raise MalformedDataError(
-            f"{path}: options or machine has other fields than expected ({error}); run `dvc repro graphs`"
-        ) from error
-    expected = feature_version(options, tuple(meta["feature_names"]))
+    expected = feature_version(_description(meta, directory).options, meta["columns"])
     if meta["feature_version"] != expected:
         raise MalformedDataError(
             f"{path} has feature version {meta['feature_version']}, this kernelcast computes {expected}; "
@@ -178,28 +247,37 @@ def _read_meta(directory: Path) -> dict[str, Any]:
     return meta
 
 
-def _machine(meta: dict[str, Any]) -> Machine | None:
-    return None if meta["machine"] is None else Machine(**meta["machine"])
+def _description(meta: dict[str, Any], directory: Path) -> Description:
+    raw = meta["description"]
+    try:
+        targets = [
+            {**entry, "machine": None if entry["machine"] is None else Machine(**entry["machine"])}
+            for entry in raw["targets"]
+        ]
+        return Description(
+            **raw
+            | {
+                "workloads": tuple(StoredWorkload(**entry) for entry in raw["workloads"]),
+                "targets": tuple(StoredTarget(**entry) for entry in targets),
+                "options": ViewOptions(**raw["options"]),
+            }
+        )
+    except (TypeError, KeyError, ConfigError) as error:
+        raise MalformedDataError(
+            f"{directory / META_FILE} describes its programs otherwise than expected ({error}); run `dvc repro graphs`"
+        ) from error
 
 
-def _data_hash(version: str, arrays: dict[str, np.ndarray]) -> str:
-    """A hash over names, types, shapes and content of all arrays, in the order of `AST_ARRAYS + ROW_ARRAYS`."""
-    digest = hashlib.sha256(version.encode())
-    for name, array in arrays.items():
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return digest.hexdigest()[:16]
+def _named(columns: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {view: {name: tuple(names) for name, names in fields.items()} for view, fields in columns.items()}
 
 
-def _map(path: Path, shape: list[int] | None) -> np.ndarray:
+def _column(path: Path, programs: int) -> np.ndarray:
     require(path, "graphs")
     try:
-        # an empty array cannot be mapped
-        array: np.ndarray = np.load(
-            path, mmap_mode="r" if shape is None or 0 not in shape else None, allow_pickle=False
-        )
+        array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except (ValueError, OSError, EOFError) as error:
         raise unreadable(path, "graphs", error) from error
-    if shape is None or list(array.shape) != list(shape):
-        raise MalformedDataError(f"{path} has shape {list(array.shape)}, expected {shape}; run `dvc repro graphs`")
+    if array.shape != (programs,):
+        raise MalformedDataError(f"{path} has shape {list(array.shape)}, expected [{programs}]; run `dvc repro graphs`")
     return array

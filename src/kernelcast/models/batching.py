@@ -4,47 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.views import AstGraphs, DataflowGraphs
+
+AST = "ast"
+
+PIECE_NODES = 200_000
+"""Nodes that are read at once where all programs are gone through."""
 
 
 @dataclass(frozen=True)
 class GraphBatch:
-    """Syntax trees of several programs as one graph without edges between them.
+    """Graphs of several programs as one graph without edges between them.
 
-    Nodes keep the order of `AstGraphs`: program after program, parents before children.
+    Nodes keep the order of the view: program after program, in a tree parents before children.
 
     Attributes:
-        node_kind: index into `vocabulary.NODE_KINDS`.
+        node_kind: index into `vocabulary.NODE_KINDS` or `dataflow.OPCODES`.
         node_features: raw node features, not yet standardised.
-        parent: the parent's number in the batch, -1 at a root.
         graph: the program that each node belongs to.
-        root: number in the batch of each program's root.
+        root: number in the batch of each program's first node.
         edge_index: source and destination, numbers in the batch.
-        edge_kind: index into `vocabulary.EDGE_KINDS`.
-        levels: the nodes of each depth, from the roots down.
-        slot: place of each node in its own level.
+        edge_kind: index into `vocabulary.EDGE_KINDS` or `dataflow.EDGE_KINDS`.
+        kernel_features: features of each program as a whole, not yet standardised.
         log_seconds: natural logarithm of the run time in seconds, the label.
         workload: the workload of each program.
+        parent: the parent's number in the batch, -1 at a root; no entries where the graphs are no trees.
+        depth: edges from the root; no entries where the graphs are no trees.
     """
 
     node_kind: Int64[Tensor, "nodes"]
     node_features: Float32[Tensor, "nodes features"]
-    parent: Int64[Tensor, "nodes"]
     graph: Int64[Tensor, "nodes"]
     root: Int64[Tensor, "graphs"]
     edge_index: Int64[Tensor, "2 edges"]
     edge_kind: Int64[Tensor, "edges"]
-    levels: tuple[Int64[Tensor, "level_nodes"], ...]
-    slot: Int64[Tensor, "nodes"]
+    kernel_features: Float32[Tensor, "graphs kernel_features"]
     log_seconds: Float32[Tensor, "graphs"]
     workload: Int64[Tensor, "graphs"]
+    parent: Int64[Tensor, "tree_nodes"]
+    depth: Int64[Tensor, "tree_nodes"]
 
     @property
     def num_graphs(self) -> int:
@@ -56,45 +62,93 @@ class GraphBatch:
         """Nodes of all programs together."""
         return len(self.node_kind)
 
+    @cached_property
+    def levels(self) -> tuple[Int64[Tensor, "level_nodes"], ...]:
+        """The nodes of each depth, from the roots down; only trees have them."""
+        order = torch.argsort(self.depth, stable=True)
+        return tuple(torch.split(order, torch.bincount(self.depth).tolist())) if len(order) else ()
+
+    @cached_property
+    def slot(self) -> Int64[Tensor, "tree_nodes"]:
+        """Place of each node in its own level."""
+        slot = torch.empty_like(self.depth)
+        for level in self.levels:
+            slot[level] = torch.arange(len(level), device=slot.device)
+        return slot
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """The same batch on another device."""
-        moved: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, tuple):
-                moved[field.name] = tuple(part.to(device, non_blocking=non_blocking) for part in value)
-            else:
-                moved[field.name] = value.to(device, non_blocking=non_blocking)
+        moved = {
+            field.name: getattr(self, field.name).to(device, non_blocking=non_blocking) for field in fields(self)
+        }
         return GraphBatch(**moved)
 
 
-def make_batch(programs: Programs, rows: Int64[np.ndarray, "graphs"]) -> GraphBatch:
-    """The batch of the programs `rows`, in that order.
+def make_batch(programs: Programs, rows: Int64[np.ndarray, "graphs"], view: str = AST) -> GraphBatch:
+    """The batch of the programs `rows`, in that order; reads nothing of the others.
 
     The number of nodes comes from the offsets, never from the edges, so that nodes without an edge are kept and the
     following graphs stay in place.
+
+    Args:
+        programs: where they are.
+        rows: which of them.
+        view: `ast` or `dataflow`.
     """
     rows = np.asarray(rows, dtype=np.int64)
-    graphs = programs.ast.select(rows)
+    graphs: AstGraphs | DataflowGraphs = programs.view(view, rows)
     first_node = graphs.node_offset[:-1]
-    node_counts = np.diff(graphs.node_offset)
-    edge_shift = np.repeat(first_node, np.diff(graphs.edge_offset))
-    parent = graphs.node_parent.astype(np.int64)
-    parent = np.where(parent < 0, -1, parent + np.repeat(first_node, node_counts))
-    levels, slot = _levels(graphs.node_depth)
+    node_counts = graphs.counts("node")
+    edges = np.empty((2, len(graphs.edge_kind)), dtype=np.int64)
+    shift = np.repeat(first_node, graphs.counts("edge"))
+    np.add(graphs.edge_source, shift, out=edges[0])
+    np.add(graphs.edge_target, shift, out=edges[1])
+    parent = depth = np.zeros(0, dtype=np.int64)
+    if isinstance(graphs, AstGraphs):
+        kind, depth = graphs.node_kind, graphs.node_depth.astype(np.int64)
+        parent = np.where(graphs.node_parent < 0, -1, graphs.node_parent + np.repeat(first_node, node_counts))
+    else:
+        kind = graphs.node_opcode
     return GraphBatch(
-        node_kind=torch.from_numpy(graphs.node_kind.astype(np.int64)),
-        node_features=torch.from_numpy(np.ascontiguousarray(graphs.node_features, dtype=np.float32)),
-        parent=torch.from_numpy(parent),
+        node_kind=torch.from_numpy(kind.astype(np.int64)),
+        node_features=torch.from_numpy(graphs.node_features),
         graph=torch.from_numpy(np.repeat(np.arange(len(rows), dtype=np.int64), node_counts)),
-        root=torch.from_numpy(np.ascontiguousarray(first_node)),
-        edge_index=torch.from_numpy(graphs.edge_index.astype(np.int64) + edge_shift),
+        root=torch.from_numpy(first_node),
+        edge_index=torch.from_numpy(edges),
         edge_kind=torch.from_numpy(graphs.edge_kind.astype(np.int64)),
-        levels=tuple(torch.from_numpy(level) for level in levels),
-        slot=torch.from_numpy(slot),
+        kernel_features=torch.from_numpy(graphs.kernel_features),
         log_seconds=torch.from_numpy(programs.log_seconds[rows].astype(np.float32)),
         workload=torch.from_numpy(programs.workload[rows].astype(np.int64)),
+        parent=torch.from_numpy(parent),
+        depth=torch.from_numpy(depth),
     )
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation of every column."""
+
+    mean: Float64[np.ndarray, "features"]
+    deviation: Float64[np.ndarray, "features"]
+
+
+def moments(programs: Programs, view: str) -> tuple[Moments, Moments]:
+    """Moments of the node and of the kernel features, read in pieces that fit into memory."""
+    sums: list[np.ndarray] = []
+    nodes = 0
+    for rows in SequentialBatches(programs, PIECE_NODES, view=view).plan:
+        graphs: AstGraphs | DataflowGraphs = programs.view(view, rows)
+        nodes += len(graphs.node_features)
+        parts = []
+        for values in (graphs.node_features, graphs.kernel_features):
+            exact = values.astype(np.float64)
+            parts += [exact.sum(axis=0), np.square(exact).sum(axis=0)]
+        sums = [old + new for old, new in zip(sums, parts, strict=True)] if sums else parts
+    found = []
+    for total, squares, count in ((*sums[:2], nodes), (*sums[2:], len(programs))):
+        mean = total / count
+        found.append(Moments(mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0))))
+    return found[0], found[1]
 
 
 def pack(parts: Sequence[np.ndarray], sizes: Sequence[int], limit: int) -> list[np.ndarray]:
@@ -120,13 +174,16 @@ class ShuffledBatches:
     batches. So a batch has pairs to compare from several workloads, and never more nodes than it may.
     """
 
-    def __init__(self, programs: Programs, batch_nodes: int, chunk_programs: int, seed: int) -> None:
+    def __init__(
+        self, programs: Programs, batch_nodes: int, chunk_programs: int, seed: int, view: str = AST
+    ) -> None:
         self._programs = programs
         self._batch_nodes = batch_nodes
         self._chunk_programs = chunk_programs
         self._seed = seed
+        self._view = view
         self._epoch = 0
-        self._sizes = np.diff(programs.ast.node_offset)
+        self._sizes = programs.counts(view, "node")
         order = np.argsort(programs.workload, kind="stable")
         cuts = np.flatnonzero(np.diff(programs.workload[order])) + 1
         self._workloads = np.split(order, cuts) if len(order) else []
@@ -146,29 +203,27 @@ class ShuffledBatches:
     def __iter__(self) -> Iterator[GraphBatch]:
         plan = self.plan(self._epoch)
         self._epoch += 1
-        return (make_batch(self._programs, rows) for rows in plan)
+        return (make_batch(self._programs, rows, self._view) for rows in plan)
 
 
 class SequentialBatches:
     """Batches for validation and prediction, in the order of `rows` (all of them, as they stand, by default)."""
 
-    def __init__(self, programs: Programs, batch_nodes: int, rows: Int64[np.ndarray, "graphs"] | None = None) -> None:
+    def __init__(
+        self,
+        programs: Programs,
+        batch_nodes: int,
+        rows: Int64[np.ndarray, "graphs"] | None = None,
+        view: str = AST,
+    ) -> None:
         self._programs = programs
+        self._view = view
         chosen = np.arange(len(programs), dtype=np.int64) if rows is None else np.asarray(rows, dtype=np.int64)
-        sizes = np.diff(programs.ast.node_offset)[chosen].tolist()
-        self._plan = pack(np.split(chosen, len(chosen)), sizes, batch_nodes) if len(chosen) else []
+        sizes = programs.counts(view, "node")[chosen]
+        self.plan = pack(np.split(chosen, len(chosen)), sizes.tolist(), batch_nodes) if len(chosen) else []
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self.plan)
 
     def __iter__(self) -> Iterator[GraphBatch]:
-        return (make_batch(self._programs, rows) for rows in self._plan)
-
-
-def _levels(depth: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    order = np.argsort(depth, kind="stable").astype(np.int64)
-    counts = np.bincount(depth) if len(depth) else np.zeros(0, dtype=np.int64)
-    ends = np.cumsum(counts)
-    slot = np.empty(len(depth), dtype=np.int64)
-    slot[order] = np.arange(len(depth), dtype=np.int64) - np.repeat(ends - counts, counts)
-    return np.split(order, ends[:-1]) if len(depth) else [], slot
+        return (make_batch(self._programs, rows, self._view) for rows in self.plan)

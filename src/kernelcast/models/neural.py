@@ -18,7 +18,7 @@ from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_KINDS
-from kernelcast.models.batching import SequentialBatches
+from kernelcast.models.batching import AST, SequentialBatches, moments
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import (
     describe,
@@ -38,12 +38,18 @@ logger = logging.getLogger(__name__)
 SETTINGS_FILE = "settings.json"
 WEIGHTS_FILE = "weights.safetensors"
 
+SMALLEST = {"node_kinds": 1, "edge_kinds": 1, "node_features": 1, "kernel_features": 0}
+"""The widths that a network takes from the data, as small as they can be."""
+
+COLUMNS = {"node_features": "feature_names", "kernel_features": "kernel_names"}
+"""Where a view names the columns of which there are so many."""
+
 
 class NeuralModel:
     """Trains a network and predicts with it.
 
     Args:
-        network: makes the network once the widths are known: `network(node_kinds=, edge_kinds=, node_features=)`.
+        network: makes the network once the widths are known, see `SMALLEST`.
         loss: what it minimises; it decides what the predictions mean.
         trainer: schedule, batches, device.
         seed: of weights, batches and dropout; equal seeds give equal models on a CPU.
@@ -64,7 +70,7 @@ class NeuralModel:
         self._feature_version: str | None = None
         # the smallest network there is: wrong settings are found now, before any data is read
         with torch_settings(trainer, seed):
-            self._make_network(node_kinds=1, edge_kinds=1, node_features=1)
+            self._make_network(**SMALLEST)
 
     @property
     def kind(self) -> PredictionKind:
@@ -81,14 +87,13 @@ class NeuralModel:
         self._widths = {
             "node_kinds": len(NODE_KINDS),
             "edge_kinds": len(EDGE_KINDS),
-            "node_features": train.ast.node_features.shape[1],
+            **{name: len(train.columns(AST)[columns]) for name, columns in COLUMNS.items()},
         }
         with torch_settings(self._trainer, self._seed):
             network = self._make_network(**self._widths)
-            features = np.asarray(train.ast.node_features, dtype=np.float64)
-            network.encoder.standardise(
-                torch.from_numpy(features.mean(axis=0)).float(), torch.from_numpy(features.std(axis=0)).float()
-            )
+            nodes, kernels = moments(train, AST)
+            network.encoder.scale.take(nodes)
+            network.readout.scale.take(kernels)
             network.set_output_range(*self._loss.output_range(train.log_seconds))
             train_network(network, self._loss, self._trainer, self._seed, train, valid, log)
         self._network, self._feature_version = network, train.feature_version
@@ -160,8 +165,7 @@ def _checked_factory(network: Callable[..., GraphNetwork]) -> tuple[dict[str, An
     description = describe_factory(network)
     factory = revive_factory(description)
     try:
-        widths = {"node_kinds": 1, "edge_kinds": 1, "node_features": 1}
-        inspect.signature(resolve_class(description["class"])).bind(**description["arguments"], **widths)
+        inspect.signature(resolve_class(description["class"])).bind(**description["arguments"], **SMALLEST)
     except TypeError as error:
         raise ConfigError(f"model.network does not fit {description['class']}: {error}") from error
     return description, factory

@@ -32,6 +32,10 @@ LEAST_SECONDS = 1e-9
 """No prediction is below this: a program that neither computes nor moves anything still takes time."""
 
 
+UNUSED = Machine(1, 1, 1.0, 1.0, 1)
+"""In the place of a machine that no program needs."""
+
+
 class RooflineModel:
     """The longer of the time to compute and the time to move the bytes.
 
@@ -69,26 +73,31 @@ class RooflineModel:
         Raises:
             ConfigError: the machine that measured is unknown.
         """
-        _known_machine(train)
+        _known_machines(train)
         self._feature_version = train.feature_version
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """Natural logarithm of the seconds on the machine of `programs`."""
         require_version(self._feature_version, programs, "the roofline model")
-        machine, features = _known_machine(programs), programs.features
+        features = programs.features
+        known = _known_machines(programs)
+        figures = {
+            name: np.array([getattr(machine, name) for machine in known], dtype=np.float64)[programs.target]
+            for name in ("cores", "vector_lanes", "peak_flops_per_second", "bytes_per_second")
+        }
+        cores, lanes = figures["cores"], figures["vector_lanes"]
         parallel_extent = np.maximum(natural(features, PARALLEL_EXTENT).round(), 1.0)
-        cores_helping = parallel_extent / np.ceil(parallel_extent / machine.cores)
+        cores_helping = parallel_extent / np.ceil(parallel_extent / cores)
         parallel_share = natural(features, PARALLEL_SHARE).clip(0.0, 1.0)
         vector_share = natural(features, VECTOR_SHARE).clip(0.0, 1.0)
-        flops_per_second = machine.peak_flops_per_second / machine.cores
         compute_seconds = (
             natural(features, FLOPS)
-            / flops_per_second
-            * (vector_share + (1.0 - vector_share) * machine.vector_lanes)
+            / (figures["peak_flops_per_second"] / cores)
+            * (vector_share + (1.0 - vector_share) * lanes)
             * (parallel_share / cores_helping + 1.0 - parallel_share)
         )
         moved_bytes = np.maximum(natural(features, MOVED_BYTES), natural(features, UNIQUE_BYTES))
-        memory_seconds = moved_bytes / machine.bytes_per_second
+        memory_seconds = moved_bytes / figures["bytes_per_second"]
         seconds: Float64[np.ndarray, "programs"] = np.maximum(compute_seconds, memory_seconds)
         return np.log(np.maximum(seconds, LEAST_SECONDS))
 
@@ -105,11 +114,13 @@ class RooflineModel:
         return model
 
 
-def _known_machine(programs: Programs) -> Machine:
-    if programs.machine is None:
+def _known_machines(programs: Programs) -> tuple[Machine, ...]:
+    """The machine of each target; one that no program needs may be unknown."""
+    used = set(np.unique(programs.target).tolist())
+    if any(programs.machines[number] is None for number in used):
         raise ConfigError(
             "model=roofline needs the peaks of the machine that measured, and of these programs nobody knows it; train "
             "another model or, if they were measured on this machine, import them again with `host=this` and run "
             "`dvc repro graphs`"
         )
-    return programs.machine
+    return tuple(machine or UNUSED for machine in programs.machines)

@@ -93,11 +93,15 @@ class GraphsConfig:
     """Root of `scripts/graphs.py`."""
 
     seed: int = MISSING
+    measurements: list[str] = MISSING
+    programs_per_workload: int | None = None
+    shard_programs: int = MISSING
     label: str = MISSING
     reference_correction: str = MISSING
     spread_limit: float | None = None
     drop_flagged: bool = MISSING
     features: dict[str, Any] = MISSING
+    builder: dict[str, Any] = MISSING
     split: dict[str, Any] = MISSING
     tracking: TrackingConfig = MISSING
     paths: PathsConfig = MISSING

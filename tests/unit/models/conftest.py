@@ -9,9 +9,10 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
-from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.store import feature_version
+from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -63,24 +64,29 @@ def make_programs(
         children = np.arange(1, size)
         edges.append(np.stack([np.r_[parent[1:], children], np.r_[children, parent[1:]]]))
         edge_kinds.append(np.r_[np.zeros(size - 1), np.ones(size - 1)])
-    return Programs(
-        ast=AstGraphs(
-            node_kind=np.concatenate(kinds).astype(np.int16),
-            node_features=np.concatenate(features).astype(np.float32),
-            node_parent=np.concatenate(parents).astype(np.int32),
-            node_depth=np.concatenate(depths).astype(np.int16),
-            node_offset=offset,
-            edge_index=np.concatenate(edges, axis=1).astype(np.int32),
-            edge_kind=np.concatenate(edge_kinds).astype(np.int8),
-            edge_offset=np.concatenate([[0], np.cumsum(2 * (sizes - 1))]).astype(np.int64),
-        ),
-        features=FlatFeatures(np.array(flat, dtype=np.float32), FLAT_NAMES),
+    trees = AstGraphs(
+        feature_names=tuple(feature.name for feature in NODE_FEATURES),
+        kernel_names=("log_flops",),
+        node_kind=np.concatenate(kinds).astype(np.int16),
+        node_features=np.concatenate(features).astype(np.float32),
+        node_parent=np.concatenate(parents).astype(np.int32),
+        node_depth=np.concatenate(depths).astype(np.int16),
+        node_offset=offset,
+        edge_source=np.concatenate(edges, axis=1)[0].astype(np.int32),
+        edge_target=np.concatenate(edges, axis=1)[1].astype(np.int32),
+        edge_kind=np.concatenate(edge_kinds).astype(np.int8),
+        edge_offset=np.concatenate([[0], np.cumsum(2 * (sizes - 1))]).astype(np.int64),
+        kernel_features=np.array(flat, dtype=np.float32)[:, :1],
+    )
+    views = {"ast": trees, "features": FlatFeatures(FLAT_NAMES, np.array(flat, dtype=np.float32))}
+    return Programs.in_memory(
+        views,
         log_seconds=np.array(labels, dtype=np.float64),
         workload=workload.astype(np.int32),
         workload_names=tuple(f"workload_{index}" for index in range(workloads)),
         program_key=np.array([f"{seed:04x}{program:012x}" for program in range(count)]),
-        machine=Machine(cores=2, vector_lanes=8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),
-        feature_version=feature_version(AstOptions(), FLAT_NAMES),
+        machines=(Machine(2, 8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),),
+        feature_version=feature_version(ViewOptions(), {name: view.columns() for name, view in views.items()}),
     )
 
 

@@ -7,8 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from kernelcast.graphs.programs import AstGraphs
+from kernelcast.graphs.views import AstGraphs
 from kernelcast.models.batching import SequentialBatches, ShuffledBatches, make_batch, pack
+
+
+def edge_index(graphs):
+    return np.stack([graphs.edge_source, graphs.edge_target]).astype(np.int64)
 
 
 def graph_lists(graphs):
@@ -21,8 +25,9 @@ def graph_lists(graphs):
             Data(
                 x=torch.from_numpy(graphs.node_features[nodes]),
                 kind=torch.from_numpy(graphs.node_kind[nodes].astype(np.int64)),
-                edge_index=torch.from_numpy(graphs.edge_index[:, edges].astype(np.int64)),
+                edge_index=torch.from_numpy(edge_index(graphs)[:, edges]),
                 edge_kind=torch.from_numpy(graphs.edge_kind[edges].astype(np.int64)),
+                kernel=torch.from_numpy(graphs.kernel_features[program : program + 1]),
                 num_nodes=int(graphs.node_offset[program + 1] - graphs.node_offset[program]),
             )
         )
@@ -38,6 +43,7 @@ def assert_same_as_geometric(programs, rows):
     torch.testing.assert_close(batch.edge_kind, reference.edge_kind)
     torch.testing.assert_close(batch.graph, reference.batch)
     torch.testing.assert_close(batch.root, reference.ptr[:-1])
+    torch.testing.assert_close(batch.kernel_features, reference.kernel)
     assert batch.num_graphs == reference.num_graphs
     assert batch.num_nodes == reference.num_nodes
 
@@ -47,15 +53,16 @@ def without_edges_of(programs, node_of_program):
     graphs = programs.ast
     program = np.repeat(np.arange(len(graphs)), np.diff(graphs.edge_offset))
     isolated = np.asarray(node_of_program)[program]
-    keep = (graphs.edge_index != isolated).all(axis=0)
+    keep = (edge_index(graphs) != isolated).all(axis=0)
     counts = np.bincount(program[keep], minlength=len(graphs))
     cut = dataclasses.replace(
         graphs,
-        edge_index=graphs.edge_index[:, keep],
+        edge_source=graphs.edge_source[keep],
+        edge_target=graphs.edge_target[keep],
         edge_kind=graphs.edge_kind[keep],
         edge_offset=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
     )
-    return dataclasses.replace(programs, ast=cut)
+    return dataclasses.replace(programs, sources={**programs.sources, "ast": cut})
 
 
 @given(rows=st.lists(st.integers(0, 11), min_size=1, max_size=12), seed=st.integers(0, 20))

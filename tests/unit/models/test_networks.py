@@ -1,3 +1,4 @@
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -9,14 +10,20 @@ from torch_geometric.utils import to_dense_adj
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_FEATURES, NODE_KINDS
-from kernelcast.models.batching import make_batch
-from kernelcast.models.networks.encoder import LARGEST_DEVIATION, NodeEncoder
+from kernelcast.models.batching import Moments, make_batch, moments
+from kernelcast.models.networks.encoder import NodeEncoder
 from kernelcast.models.networks.gcn import GCN
 from kernelcast.models.networks.graphsage import GraphSAGE, TypedSAGELayer
 from kernelcast.models.networks.readout import Readout, pool_max, pool_mean, pool_root, pool_sum
+from kernelcast.models.networks.standardised import LARGEST_DEVIATION
 from kernelcast.models.networks.tree_gru import ChildSumGRU, TreeGRU
 
-WIDTHS = {"node_kinds": len(NODE_KINDS), "edge_kinds": len(EDGE_KINDS), "node_features": len(NODE_FEATURES)}
+WIDTHS = {
+    "node_kinds": len(NODE_KINDS),
+    "edge_kinds": len(EDGE_KINDS),
+    "node_features": len(NODE_FEATURES),
+    "kernel_features": 1,
+}
 SHARED = {"width": 12, "kind_width": 4, "readout": ["mean", "max", "root"], "dropout": 0.1}
 NETWORKS = {
     "gcn": lambda **more: GCN(**WIDTHS, **{**SHARED, "layers": 2, **more}),
@@ -113,7 +120,7 @@ def test_encoder_standardises_and_cuts_far_values(programs):
     encoder = NodeEncoder(len(NODE_KINDS), width, 3, 4)
     deviation = torch.full((width,), 2.0)
     deviation[0] = 0.0
-    encoder.standardise(torch.ones(width), deviation)
+    encoder.scale.take(Moments(np.ones(width), deviation.numpy().astype(np.float64)))
     seen = {}
     encoder.project.register_forward_hook(lambda module, inputs, output: seen.update(joined=inputs[0]))
     encoder(batch)
@@ -121,7 +128,7 @@ def test_encoder_standardises_and_cuts_far_values(programs):
     torch.testing.assert_close(features[:, 2], (batch.node_features[:, 2] - 1) / 2)
     # a feature that never varies is only centred
     torch.testing.assert_close(features[:, 0], batch.node_features[:, 0] - 1)
-    encoder.standardise(torch.zeros(width), torch.full((width,), 1e-4))
+    encoder.scale.take(Moments(np.zeros(width), np.full(width, 1e-4)))
     encoder(batch)
     assert seen["joined"][:, 3:].abs().max() == LARGEST_DEVIATION
 
@@ -165,4 +172,23 @@ def test_wrong_settings_name_their_key(name, change):
 
 def test_readout_names_the_poolings_there_are():
     with pytest.raises(ConfigError, match="mean, sum, max, root"):
-        Readout(4, ["typo"], 0.0)
+        Readout(4, 0, ["typo"], 0.0)
+
+
+def test_moments_equal_those_of_all_nodes_at_once(programs, monkeypatch):
+    # pieces smaller than the data
+    monkeypatch.setattr("kernelcast.models.batching.PIECE_NODES", 100)
+    nodes, kernels = moments(programs, "ast")
+    features = programs.ast.node_features.astype(np.float64)
+    np.testing.assert_allclose(nodes.mean, features.mean(axis=0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(nodes.deviation, features.std(axis=0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(kernels.mean, programs.ast.kernel_features.mean(axis=0, dtype=np.float64))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_kernel_features_reach_the_prediction(programs, name):
+    torch.manual_seed(0)
+    network = NETWORKS[name]().eval()
+    batch = make_batch(programs, np.arange(3))
+    other = dataclasses.replace(batch, kernel_features=batch.kernel_features + 1)
+    assert (network(batch) != network(other)).all()

@@ -9,10 +9,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.files import write_json
-from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.splits import RandomSplit, WorkloadSplit, read_split, read_split_hash, write_split
-from kernelcast.graphs.store import Description, feature_version, write_programs
+from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, feature_version, write_programs
+from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES
 from kernelcast.models.saved import save_model
 from kernelcast.records import (
@@ -29,6 +30,8 @@ CONF = Path(__file__).resolve().parents[3] / "conf"
 WORKLOADS = ("matmul", "conv2d", "softmax", "layer_norm")
 PROGRAMS_PER_WORKLOAD = 40
 TARGET = {"kind": "llvm", "num-cores": 2}
+MACHINE = Machine(2, 8, 1e11, 1e10, 1 << 20)
+OPTIONS = ViewOptions(views=("ast", "features"))
 
 
 class KeptMetrics:
@@ -82,7 +85,10 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
     write_measured(data / "measurements", programs)
     (data / "graphs").mkdir(parents=True)
     description = Description(
-        tuple(f"{name}-key" for name in WORKLOADS), WORKLOADS, TARGET, "minimum", AstOptions(), {}, "0" * 16
+        workloads=tuple(StoredWorkload(f"{name}-key", name, name, {}, {}) for name in WORKLOADS),
+        targets=(StoredTarget(TARGET, "", MACHINE, "0" * 16),),
+        label="minimum",
+        options=OPTIONS,
     )
     data_hash = write_programs(data / "graphs", programs, description)
     names = [WORKLOADS[number] for number in programs.workload]
@@ -98,27 +104,29 @@ def made_programs() -> Programs:
     generator = np.random.default_rng(0)
     count = len(WORKLOADS) * PROGRAMS_PER_WORKLOAD
     values = generator.random((count, 2)).astype(np.float32)
-    names = ("unroll_count", "noise_count")
-    workload = np.repeat(np.arange(len(WORKLOADS), dtype=np.int32), PROGRAMS_PER_WORKLOAD)
-    offsets = np.arange(count + 1, dtype=np.int64)
-    return Programs(
-        ast=AstGraphs(
-            node_kind=np.zeros(count, dtype=np.int16),
-            node_features=np.zeros((count, len(NODE_FEATURES)), dtype=np.float32),
-            node_parent=np.full(count, -1, dtype=np.int32),
-            node_depth=np.zeros(count, dtype=np.int16),
-            node_offset=offsets,
-            edge_index=np.zeros((2, 0), dtype=np.int32),
-            edge_kind=np.zeros(0, dtype=np.int8),
-            edge_offset=np.zeros(count + 1, dtype=np.int64),
-        ),
-        features=FlatFeatures(values, names),
+    trees = AstGraphs(
+        feature_names=tuple(feature.name for feature in NODE_FEATURES),
+        kernel_names=(),
+        node_kind=np.zeros(count, dtype=np.int16),
+        node_features=np.zeros((count, len(NODE_FEATURES)), dtype=np.float32),
+        node_parent=np.full(count, -1, dtype=np.int32),
+        node_depth=np.zeros(count, dtype=np.int16),
+        node_offset=np.arange(count + 1, dtype=np.int64),
+        edge_source=np.zeros(0, dtype=np.int32),
+        edge_target=np.zeros(0, dtype=np.int32),
+        edge_kind=np.zeros(0, dtype=np.int8),
+        edge_offset=np.zeros(count + 1, dtype=np.int64),
+        kernel_features=np.zeros((count, 0), dtype=np.float32),
+    )
+    views = {"ast": trees, "features": FlatFeatures(("unroll_count", "noise_count"), values)}
+    return Programs.in_memory(
+        views,
         log_seconds=3.0 * values[:, 0].astype(np.float64) - 10.0 + 0.01 * generator.normal(size=count),
-        workload=workload,
+        workload=np.repeat(np.arange(len(WORKLOADS), dtype=np.int32), PROGRAMS_PER_WORKLOAD),
         workload_names=WORKLOADS,
         program_key=np.array([f"{number:016x}" for number in range(count)]),
-        machine=Machine(2, 8, 1e11, 1e10, 1 << 20),
-        feature_version=feature_version(AstOptions(), names),
+        machines=(MACHINE,),
+        feature_version=feature_version(OPTIONS, {name: view.columns() for name, view in views.items()}),
     )
 
 

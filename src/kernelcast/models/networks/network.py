@@ -22,6 +22,7 @@ class GraphNetwork(nn.Module, ABC):
         node_kinds: size of the vocabulary of node kinds, from the data.
         edge_kinds: size of the vocabulary of edge kinds, from the data.
         node_features: features of a node, from the data.
+        kernel_features: features of a program as a whole, from the data.
         width: width of a node's vector.
         kind_width: width of the embedding of a node's kind.
         readout: names of poolings, see `readout.POOLINGS`.
@@ -40,6 +41,7 @@ class GraphNetwork(nn.Module, ABC):
         node_kinds: int,
         edge_kinds: int,
         node_features: int,
+        kernel_features: int,
         width: int,
         kind_width: int,
         readout: Sequence[str],
@@ -52,7 +54,7 @@ class GraphNetwork(nn.Module, ABC):
             raise ConfigError(f"model.network.dropout={dropout}: it must be a number from 0 to below 1")
         self.edge_kinds = edge_kinds
         self.encoder = NodeEncoder(node_kinds, node_features, kind_width, width)
-        self.readout = Readout(width, readout, dropout)
+        self.readout = Readout(width, kernel_features, readout, dropout)
         self.register_buffer("output_shift", torch.zeros(()))
         self.register_buffer("output_scale", torch.ones(()))
 

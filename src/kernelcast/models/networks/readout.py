@@ -1,4 +1,4 @@
-"""What every network does last: vectors of the nodes to one number a program."""
+"""What every network does last: vectors of the nodes, and features of the program as a whole, to one number."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch_geometric.utils import scatter
 
 from kernelcast.errors import ConfigError
 from kernelcast.models.batching import GraphBatch
+from kernelcast.models.networks.standardised import Standardised
 
 
 def pool_mean(nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "graphs width"]:
@@ -42,10 +43,13 @@ POOLINGS: dict[str, Callable[[Tensor, GraphBatch], Tensor]] = {
 
 
 class Readout(nn.Module):
-    """Poolings side by side, normalised, through one hidden layer.
+    """Poolings side by side, normalised, and the kernel's features beside them, through one hidden layer.
+
+    Kaufman et al. 2021, section 3.2: static performance features and tile sizes join the kernel's embedding.
 
     Args:
         width: width of a node's vector.
+        kernel_features: features of a program as a whole; may be 0.
         poolings: names of `POOLINGS`.
         dropout: share of the hidden layer left out in training.
 
@@ -53,15 +57,16 @@ class Readout(nn.Module):
         ConfigError: an unknown pooling, or none.
     """
 
-    def __init__(self, width: int, poolings: Sequence[str], dropout: float) -> None:
+    def __init__(self, width: int, kernel_features: int, poolings: Sequence[str], dropout: float) -> None:
         super().__init__()
         unknown = [name for name in poolings if name not in POOLINGS]
         if unknown or not poolings:
             raise ConfigError(f"model.network.readout={list(poolings)}: use one or more of {', '.join(POOLINGS)}")
         self.poolings = tuple(poolings)
+        self.scale = Standardised(kernel_features)
+        self.norm = nn.LayerNorm(width * len(self.poolings))
         self.layers = nn.Sequential(
-            nn.LayerNorm(width * len(self.poolings)),
-            nn.Linear(width * len(self.poolings), width),
+            nn.Linear(width * len(self.poolings) + kernel_features, width),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(width, 1),
@@ -70,4 +75,4 @@ class Readout(nn.Module):
     def forward(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "graphs"]:
         """One number a program."""
         pooled = torch.cat([POOLINGS[name](nodes, batch) for name in self.poolings], dim=1)
-        return self.layers(pooled).squeeze(1)
+        return self.layers(torch.cat([self.norm(pooled), self.scale(batch.kernel_features)], dim=1)).squeeze(1)
