@@ -55,6 +55,8 @@ class Workload:
         arguments: the shape arguments it was made from.
         module: the TVM module as JSON.
         networks: how many times each network that it was extracted from runs it; empty for a single operator.
+        written_by: the version of another TVM that wrote the module, which this one cannot load; `key` is then the
+            hash that came with it. Empty where the module is this TVM's.
     """
 
     key: str
@@ -63,6 +65,12 @@ class Workload:
     arguments: dict[str, Any]
     module: str
     networks: dict[str, int] = field(default_factory=dict)
+    written_by: str = ""
+
+    @property
+    def loadable(self) -> bool:
+        """Whether this TVM can load the module; of the programs of others the traces alone can be read."""
+        return not self.written_by
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,9 @@ MEASUREMENT_SCHEMA = pa.schema(
         _column("workload_key", pa.string(), "structural hash of the unscheduled module"),
         _column("workload_name", pa.string(), "what the user calls it"),
         _column("workload_kind", pa.string(), "operator kind"),
-        _column("program_key", pa.string(), "structural hash of the scheduled module: what was really measured"),
+        _column(
+            "program_key", pa.string(), "structural hash of the scheduled module; of its trace where TVM cannot load it"
+        ),
         _column("trace", pa.string(), "the schedule trace as TVM's JSON"),
         _column("target", pa.string(), "the target as JSON"),
         _column("origin", pa.string(), "where the candidate comes from: random, evolved or imported"),

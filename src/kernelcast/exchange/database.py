@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -10,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from kernelcast.errors import MalformedDataError, MissingInputError
+from kernelcast.exchange.foreign import kind_of, module_writer, unpacked_module
 from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, NAMES_FILE
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.records import Workload
-from kernelcast.tvm_compat import parse_module, structural_key, tvm_versions
-
-LENGTH_BYTES = 8
-"""TVM puts the length of the module's text before it."""
+from kernelcast.tvm_compat import parse_module, structural_key, trace_fault, tvm_versions
 
 TORN = "the last line is torn (its writer was killed, or the disk was full)"
 NO_WORKLOAD = "not a workload"
-FOREIGN_WORKLOAD = "a workload that cannot be read"
+UNREADABLE_WORKLOAD = "a workload that cannot be read"
 NO_RECORD = "not a tuning record"
 WITHOUT_WORKLOAD = "a record of a workload that cannot be read"
 
@@ -36,6 +35,7 @@ class TuningRecord:
         trace: the schedule trace as JSON.
         run_seconds: what is stored as run times, marks of failures included.
         target: the TVM target as JSON, keys sorted.
+        arguments: what TVM says of the arguments, as JSON.
     """
 
     line: int
@@ -43,6 +43,7 @@ class TuningRecord:
     trace: str
     run_seconds: tuple[float, ...]
     target: str
+    arguments: str
 
 
 def database_file(folder: Path, name: str) -> Path:
@@ -61,37 +62,36 @@ def database_file(folder: Path, name: str) -> Path:
 
 
 def read_workloads(path: Path, aside: SetAside) -> dict[int, Workload]:
-    """The workloads of `database_workload.json` that this TVM can load, by line from 0."""
+    """The workloads of `database_workload.json`, by line from 0; of another TVM's the traces alone can be read."""
     names = _names(path.with_name(NAMES_FILE))
     workloads = {}
     for number, line, last in _lines(path):
         try:
             stated, packed = json.loads(line)
-            content = base64.b64decode(packed, validate=True)
-            text = content[LENGTH_BYTES:].decode()
-            if len(text.encode()) != int.from_bytes(content[:LENGTH_BYTES], "little"):
-                raise ValueError("the module has another length than is stated before it")
-        except (ValueError, TypeError, RecursionError) as error:
+            stated_key = f"{int(stated) % 2**64:016x}"
+            text = unpacked_module(packed)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
             aside.add(TORN if last else NO_WORKLOAD, path, number, _first_line(error))
             continue
+        written_by = ""
         try:
-            key = structural_key(parse_module(text))
-            if int(key, 16) != int(stated) % 2**64:
-                raise MalformedDataError(
-                    "its hash is not the one that is stated: it was changed, or made by another TVM"
-                )
+            if structural_key(parse_module(text)) != stated_key:
+                raise MalformedDataError("its hash is not the one that is stated: it was changed")
         except (MalformedDataError, ValueError, TypeError) as error:
-            aside.add(FOREIGN_WORKLOAD, path, number, _why_foreign(text, error))
-            continue
-        known = names.get(key, {})
-        kind = str(known.get("kind") or _kind_of(text))
+            written_by = module_writer(text)
+            if written_by in ("", tvm_versions()["apache-tvm"]):
+                aside.add(UNREADABLE_WORKLOAD, path, number, _first_line(error))
+                continue
+        known = names.get(stated_key, {})
+        kind = str(known.get("kind") or kind_of(text))
         workloads[number - 1] = Workload(
-            key=key,
-            name=str(known.get("name") or f"{kind}_{key[:8]}"),
+            key=stated_key,
+            name=str(known.get("name") or f"{kind}_{stated_key[:8]}"),
             kind=kind,
             arguments=dict(known.get("arguments") or {}),
             module=text,
             networks=dict(known.get("networks") or {}),
+            written_by=written_by,
         )
     return workloads
 
@@ -100,7 +100,7 @@ def read_records(path: Path, aside: SetAside) -> Iterator[TuningRecord]:
     """The records of `database_tuning_record.json`, in their order."""
     for number, line, last in _lines(path):
         try:
-            yield _record(number, json.loads(line))
+            yield _record(number, _parsed(line))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             aside.add(TORN if last else NO_RECORD, path, number, _first_line(error))
 
@@ -117,52 +117,35 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
             raise MalformedDataError(f"{path}:{number + 1}: cannot be read: {error}; get a whole copy of it") from error
 
 
+def _parsed(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        # Python's parser also reads NaN and Infinity, as which some writers store failures
+        return json.loads(line)
+
+
 def _record(number: int, raw: Any) -> TuningRecord:
-    workload, (trace, seconds, target, *_) = raw
+    workload, (trace, seconds, target, *rest) = raw
     if isinstance(workload, bool) or not isinstance(workload, int):
         raise TypeError(f"the number of the workload is {workload!r}")
-    if not (isinstance(trace, list) and len(trace) == 2 and all(isinstance(part, list) for part in trace)):
-        raise TypeError("the trace is not a pair of instructions and decisions")
+    fault = trace_fault(trace)
+    if fault:
+        raise TypeError(f"the trace: {fault}")
     if not isinstance(target, dict) or "kind" not in target:
         raise TypeError(f"the target is {target!r}, not a dict with a kind")
     seconds = [] if seconds is None else seconds
     if not isinstance(seconds, list) or not all(type(one) in (int, float) for one in seconds):
         raise TypeError(f"the run times are {seconds!r}, not numbers")
+    arguments = rest[0] if rest else []
     return TuningRecord(
         line=number,
         workload=workload,
-        trace=json.dumps(trace, separators=(",", ":")),
+        trace=orjson.dumps(trace).decode(),
         run_seconds=tuple(float(one) for one in seconds),
         target=json.dumps(target, sort_keys=True),
+        arguments=json.dumps(arguments if isinstance(arguments, list) else []),
     )
-
-
-def _why_foreign(text: str, error: Exception) -> str:
-    here = tvm_versions()["apache-tvm"]
-    writer = module_writer(text)
-    if writer and writer != here:
-        return f"the module was written by TVM {writer}, which TVM {here} cannot load"
-    return _first_line(error)
-
-
-def module_writer(text: str) -> str:
-    """The version of the TVM that wrote a module's JSON; empty where it does not say."""
-    try:
-        raw = json.loads(text)
-        # newer ones say it in `metadata`, those until 0.21 in `attrs`
-        return str((raw.get("metadata") or raw.get("attrs") or {}).get("tvm_version", ""))
-    except (ValueError, AttributeError):
-        return ""
-
-
-def _kind_of(text: str) -> str:
-    """What the module computes, by the names of its blocks: the first one that reduces, else the last one."""
-    nodes = json.loads(text)["nodes"]
-    blocks = [node["data"] for node in nodes if str(node.get("type")).endswith(".SBlock")]
-    names = [(str(nodes[block["name_hint"]]["data"]), nodes[block["init"]]["type"] != "None") for block in blocks]
-    inner = [(name, reduces) for name, reduces in names if name != "root"]
-    reducing = [name for name, reduces in inner if reduces]
-    return reducing[0] if reducing else inner[-1][0] if inner else "program"
 
 
 def _names(path: Path) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections import Counter
@@ -17,12 +18,12 @@ from kernelcast.exchange.database import (
     WITHOUT_WORKLOAD,
     TuningRecord,
     database_file,
-    module_writer,
     read_records,
     read_workloads,
 )
+from kernelcast.exchange.foreign import ARGUMENT_INFO, module_writer, trace_key
 from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, target_json
-from kernelcast.exchange.replay import replay
+from kernelcast.exchange.replay import Replayed, replay
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.exchange.times import fault_of
 from kernelcast.records import (
@@ -35,7 +36,7 @@ from kernelcast.records import (
     Workload,
     measurement_table,
 )
-from kernelcast.tvm_compat import load_tvm
+from kernelcast.tvm_compat import load_tvm, tvm_versions
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,14 @@ class Imported:
     Attributes:
         measurements: one row a program.
         records: records of the chosen target that could be read.
+        failed: how many of these hold no time but the mark of a failure.
         copies: records that repeat the times of an earlier one of their program to the last digit.
         set_aside: lines that could not be taken.
     """
 
     measurements: Measurements
     records: int
+    failed: int
     copies: int
     set_aside: int
 
@@ -69,7 +72,8 @@ def import_database(
     """Reads a database, finds out which program each trace makes, and merges the records of each.
 
     A record whose run times are none becomes a failed row; it never counts as a time. Records that repeat a program
-    become its later visits. What cannot be read is set aside with one warning a kind.
+    become its later visits. What cannot be read is set aside with one warning a kind. Traces of workloads that another
+    TVM wrote are not applied: equal ones are one program.
 
     Args:
         folder: with `database_workload.json` and `database_tuning_record.json`, either of them packed by gzip or not.
@@ -106,13 +110,13 @@ def import_database(
             chosen.append(record)
         else:
             aside.add(WITHOUT_WORKLOAD, record_path, record.line, f"line {record.workload + 1} of {workload_path.name}")
-    programs, records_read = _programs(chosen, workloads, record_path, aside, plain_target, progress)
+    programs = _programs(chosen, workloads, record_path, aside, plain_target, progress)
     aside.warn()
     if not programs:
         raise MalformedDataError(f"{record_path}: no record can be read; {aside.first()}; {MEASURE_ANEW}")
 
-    used = {key for key, _ in programs}
-    by_key = {workload.key: workload for workload in workloads.values() if workload.key in used}
+    by_key = _used(workloads, programs)
+    _warn_of_foreign(by_key, programs)
     merged = [merged_row(by_key[key], program, found) for (key, program), found in programs.items()]
     campaign = Campaign(
         version=MEASUREMENTS_VERSION,
@@ -125,7 +129,8 @@ def import_database(
     rows = [{**row, "target": target_text} for row, _ in merged]
     return Imported(
         measurements=Measurements(campaign, by_key, measurement_table(rows)),
-        records=records_read,
+        records=sum(map(len, programs.values())),
+        failed=sum(bool(fault_of(record.run_seconds)) for found in programs.values() for record in found),
         copies=sum(copies for _, copies in merged),
         set_aside=sum(kind.count for kind in aside.kinds.values()),
     )
@@ -206,22 +211,59 @@ def _programs(
     aside: SetAside,
     target: dict[str, Any],
     progress: Callable[[int, int], None],
-) -> tuple[dict[tuple[str, str], list[TuningRecord]], int]:
-    """Records by workload key and program key, in the order of the file, and how many there are in all."""
+) -> dict[tuple[str, str], list[TuningRecord]]:
+    """Records by workload key and program key, in the order of the file."""
     # equal traces make equal programs: each is applied once
-    traces = list(dict.fromkeys((record.workload, record.trace) for record in records))
-    jobs = [(workloads[number], trace) for number, trace in traces]
-    replayed = dict(zip(traces, replay(jobs, target, progress), strict=True))
+    traces = dict.fromkeys((record.workload, record.trace) for record in records)
+    made = {
+        (number, trace): Replayed(trace_key(workloads[number].key, trace))
+        for number, trace in traces
+        if not workloads[number].loadable
+    }
+    applicable = [(number, trace) for number, trace in traces if workloads[number].loadable]
+    if applicable:
+        jobs = [(workloads[number], trace) for number, trace in applicable]
+        made.update(zip(applicable, replay(jobs, target, progress), strict=True))
     programs: dict[tuple[str, str], list[TuningRecord]] = {}
-    count = 0
     for record in records:
-        made = replayed[record.workload, record.trace]
-        if made.fault:
-            aside.add(NO_PROGRAM, path, record.line, made.fault)
+        found = made[record.workload, record.trace]
+        if found.fault:
+            aside.add(NO_PROGRAM, path, record.line, found.fault)
         else:
-            programs.setdefault((workloads[record.workload].key, made.program_key), []).append(record)
-            count += 1
-    return programs, count
+            programs.setdefault((workloads[record.workload].key, found.program_key), []).append(record)
+    return programs
+
+
+def _used(
+    workloads: Mapping[int, Workload], programs: Mapping[tuple[str, str], Sequence[TuningRecord]]
+) -> dict[str, Workload]:
+    """The workloads that have programs, by key; those of another TVM with the arguments that the records name."""
+    arguments: dict[str, str] = {}
+    for (key, _), records in programs.items():
+        arguments.setdefault(key, records[0].arguments)
+    used = {}
+    for workload in workloads.values():
+        if workload.key not in arguments:
+            continue
+        if not workload.loadable and ARGUMENT_INFO not in workload.arguments:
+            named = {**workload.arguments, ARGUMENT_INFO: json.loads(arguments[workload.key])}
+            workload = dataclasses.replace(workload, arguments=named)
+        used[workload.key] = workload
+    return used
+
+
+def _warn_of_foreign(workloads: Mapping[str, Workload], programs: Iterable[tuple[str, str]]) -> None:
+    foreign = {key: workload.written_by for key, workload in workloads.items() if not workload.loadable}
+    if foreign:
+        logger.warning(
+            "%d of %d workloads were written by TVM %s, which TVM %s cannot load: their %d programs have only the view "
+            "`trace`",
+            len(foreign),
+            len(workloads),
+            ", ".join(sorted(set(foreign.values()))),
+            tvm_versions()["apache-tvm"],
+            sum(key in foreign for key, _ in programs),
+        )
 
 
 def _writers(workloads: Iterable[Workload]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import MalformedDataError
+from kernelcast.exchange.foreign import ARGUMENT_INFO, packed_module
 from kernelcast.exchange.times import FAILED_SECONDS, Times, usable_repeats
 from kernelcast.files import write_json
 from kernelcast.records import Measurements, Workload
@@ -30,6 +31,8 @@ DATABASE_FILES = (DATABASE_WORKLOADS, DATABASE_RECORDS, NAMES_FILE)
 
 def write_database(measurements: Measurements, directory: Path, times: Times) -> dict[str, int]:
     """Writes measurements into an existing folder as a database that TVM's `JSONDatabase` opens.
+
+    Workloads of another TVM are written as they came, for that one: a database with such opens in no other.
 
     Failed programs get the run time 1e10 s, by which TVM knows them. TVM ranks the others by the mean of what `times`
     makes of their repeats.
@@ -81,7 +84,10 @@ def target_json(target: dict[str, Any]) -> str:
 
 
 def _workload_line(workload: Workload) -> tuple[str, str]:
-    """The line of a workload, and its arguments as the records repeat them."""
+    """The line of a workload, and its arguments as the records repeat them; another TVM's as it came."""
+    if not workload.loadable:
+        line = json.dumps([str(int(workload.key, 16)), packed_module(workload.module)], separators=(",", ":"))
+        return line, json.dumps(workload.arguments.get(ARGUMENT_INFO, []), separators=(",", ":"))
     database = importlib.import_module("tvm.s_tir.meta_schedule.database")
     infos = importlib.import_module("tvm.s_tir.meta_schedule.arg_info")
     module = parse_module(workload.module)

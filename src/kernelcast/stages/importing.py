@@ -57,6 +57,7 @@ def import_(config: DictConfig) -> None:
         run.metrics(
             {
                 "import/records": imported.records,
+                "import/failed_records": imported.failed,
                 "import/copies": imported.copies,
                 "import/set_aside": imported.set_aside,
                 **{f"import/{outcome}": count for outcome, count in outcomes.items()},
@@ -67,8 +68,10 @@ def import_(config: DictConfig) -> None:
         logger.info("%d records repeat the times of another one to the last digit and count once", imported.copies)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     logger.info(
-        "%d records became %d programs of %d workloads (%s): %s",
+        "%d records, %d with times and %d of failures, became %d programs of %d workloads (%s): %s",
         imported.records,
+        imported.records - imported.failed,
+        imported.failed,
         measurements.table.num_rows,
         len(measurements.workloads),
         counts,
