@@ -1,33 +1,24 @@
 """Machine code of the kernels that run over the table of a program.
 
 Compiling takes seconds, so the code is kept on disk. Numba looks at the file of a kernel alone to see whether its code
-is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code lives in a folder
-named by a hash over all sources that it can depend on.
+is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code of a module lives in
+a folder named by a hash over the module and all modules of this package that it imports, directly or not.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-SOURCES = (
-    "access_facts",
-    "compiled",
-    "index_terms",
-    "index_values",
-    "loop_facts",
-    "table",
-    "vocabulary",
-    "work",
-)
-"""Modules of this package that hold kernels or what these take from Python."""
-
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-"""Numba's environment variable: where compiled code is kept, `~/.cache/kernelcast` by default."""
+"""Numba's environment variable: where compiled code is kept; below `~/.cache/kernelcast` by default."""
+
+_IMPORT = re.compile(r"^\s*from kernelcast\.graphs\.(\w+) import", re.MULTILINE)
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
@@ -36,7 +27,7 @@ def compiled(function: _Kernel) -> _Kernel:
     """Compiles a function of numbers and arrays on its first call; it runs without the interpreter's lock."""
     import numba
 
-    directory = cache_directory()
+    directory = cache_directory(function.__module__.rsplit(".", 1)[-1])
     if directory is None:
         return numba.njit(nogil=True, error_model="numpy")(function)
     before = numba.config.CACHE_DIR
@@ -48,17 +39,29 @@ def compiled(function: _Kernel) -> _Kernel:
         numba.config.CACHE_DIR = before
 
 
-@lru_cache(maxsize=1)
-def cache_directory() -> Path | None:
-    """Where the code of exactly these sources is kept; None where nothing can be written."""
+@lru_cache(maxsize=None)
+def cache_directory(module: str) -> Path | None:
+    """Where the code of a module's kernels is kept, as its sources are now; None where nothing can be written."""
     digest = hashlib.sha256()
-    for name in SOURCES:
-        path = Path(__file__).with_name(f"{name}.py")
-        digest.update(name.encode() + path.read_bytes())
-    base = os.environ.get(CACHE_VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    directory = Path(base) / "kernelcast" / f"kernels-{digest.hexdigest()[:16]}"
+    for name, text in sorted(sources(module).items()):
+        digest.update(f"{name}\n{text}".encode())
     try:
+        base = os.environ.get(CACHE_VARIABLE) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        directory = Path(base) / "kernelcast" / f"{module}-{digest.hexdigest()[:16]}"
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):
         return None
     return directory if os.access(directory, os.W_OK) else None
+
+
+def sources(module: str) -> dict[str, str]:
+    """The text of a module of this package and of those of the package that it imports, directly or not, by name."""
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = Path(__file__).with_name(f"{name}.py")
+        if name not in found and path.is_file():
+            found[name] = path.read_text(encoding="utf-8")
+            waiting += _IMPORT.findall(found[name])
+    return found

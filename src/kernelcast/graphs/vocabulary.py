@@ -1,15 +1,15 @@
 """What a node, an edge and a feature of a graph can be: the tables that fix every number in `AstGraphs`.
 
-Sizes and counts are stored as `log1p` of their value, flags as 0 or 1. A feature that means nothing for a kind of node
-is 0. A change of any table, or of how a feature is computed, raises `FEATURE_VERSION`: models refuse programs of
-another one.
+Sizes and counts are stored as `log1p` of their value unless the options say otherwise, flags as 0 or 1. A feature that
+means nothing for a kind of node is 0. A change of any table, or of how a feature is computed, raises `FEATURE_VERSION`:
+models refuse programs of another one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-FEATURE_VERSION = 1
+FEATURE_VERSION = 2
 """Version of the tables below and of the flat features; part of the hash that `Programs.feature_version` carries."""
 
 NODE_KINDS: tuple[str, ...] = (
@@ -94,65 +94,125 @@ DTYPES: tuple[str, ...] = (
 FEATURE_GROUPS: tuple[str, ...] = ("structure", "loops", "work", "memory", "reuse", "context", "types")
 """What features are about, so that the options can leave a group out.
 
-`structure`: places in the tree. `loops`: extents, kinds, unrolling. `work`: operations and lanes. `memory`: bytes touched
-and strides. `reuse`: reuse distances. `context`: what AutoTVM (arXiv 1805.08166, appendix A) says of the loops around: products
-above and below, memory touched by each buffer. `types`: data types.
+`structure`: places in the tree. `loops`: extents, kinds, unrolling. `work`: operations and lanes. `memory`: bytes
+touched and strides. `reuse`: reuse distances. `context`: what AutoTVM (arXiv 1805.08166, appendix A) says of the loops
+around: products above and below, memory touched by each buffer. `types`: data types.
 """
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One column: what it is called, in which unit it was before scaling, and what it means.
+    """One column.
 
     Attributes:
         name: unique in its table.
-        unit: `log1p(UNIT)` for sizes and counts, `flag` for 0 or 1.
-        meaning: one line.
+        unit: what it counts, before scaling; `flag` for 0 or 1, which is never scaled.
+        group: one of `FEATURE_GROUPS`.
+        meaning: what it says; kinds of rows that it means something for stand before a colon.
+        source: the work that it follows.
     """
 
     name: str
     unit: str
+    group: str
     meaning: str
+    source: str
 
+
+TOMCZAK = "Tomczak et al. 2019 (arXiv 1904.11876), section 3"
+AUTOTVM = "AutoTVM (arXiv 1805.08166), appendix A.2"
+ANSOR = "Ansor (arXiv 2006.06762), appendix B"
+OWN = "kernelcast"
 
 NODE_FEATURES: tuple[Feature, ...] = (
+    Feature("executions", "executions", "loops", "How often the node is reached in one run.", TOMCZAK),
+    Feature("children", "nodes", "structure", "Number of children.", OWN),
+    Feature("position", "nodes", "structure", "Number of siblings before it.", TOMCZAK),
+    Feature("extent", "iterations", "loops", "Iterations of a loop; length of a block axis.", TOMCZAK),
+    Feature("iterations_below", "iterations", "loops", "Loop: innermost iterations in one execution of it.", OWN),
+    Feature("flops_below", "flops", "work", "Loop, block: floating-point operations in one execution.", ANSOR),
     Feature(
-        "executions",
-        "log1p(executions)",
-        "how often the node is reached: product of the extents of the loops around it",
+        "bytes_below",
+        "bytes",
+        "memory",
+        "Loop: distinct bytes touched in one execution, in cache lines of 64 bytes.",
+        ANSOR,
     ),
-    Feature("children", "log1p(nodes)", "number of children"),
-    Feature("position", "log1p(nodes)", "number of siblings before it"),
-    Feature("extent", "log1p(iterations)", "iterations of a loop; length of a block axis"),
-    Feature("iterations_below", "log1p(iterations)", "loop: innermost iterations in one execution of the loop"),
-    Feature("flops_below", "log1p(flops)", "loop, block: floating-point operations in one execution"),
-    Feature("bytes_below", "log1p(bytes)", "loop: distinct bytes touched in one execution, in cache lines of 64 bytes"),
-    Feature("reduction", "flag", "loop: drives an axis that is reduced"),
+    Feature("reduction", "flag", "loops", "Loop, axis: drives an axis that is reduced; is reduced.", AUTOTVM),
     Feature(
         "lanes",
-        "log1p(lanes)",
-        "loop: its extent if vectorised; others: extent of the vectorised loop around; 0 if run one by one",
+        "lanes",
+        "work",
+        "Loop: its extent if vectorised; others: extent of the vectorised loop around; 0 if run one by one.",
+        ANSOR,
     ),
-    Feature("unroll_limit", "log1p(steps)", "loop: `pragma_auto_unroll_max_step` in force"),
-    Feature("unrolled", "flag", "loop: its iterations end up as straight code, by kind or under the unroll limit"),
-    Feature("is_float", "flag", "expression, access: value of floating-point type"),
-    Feature("dtype_bytes", "log1p(bytes)", "expression, access: size of one value"),
-    Feature("magnitude", "log1p(value)", "constant: absolute value, at most 1e6"),
-    Feature("dimensions", "log1p(dimensions)", "access: dimensions of the buffer longer than 1"),
-    Feature("buffer_bytes", "log1p(bytes)", "access: size of the buffer"),
-    Feature("temporary", "flag", "access: the buffer is not a parameter of the function"),
-    Feature("stride", "log1p(elements)", "access: distance between two iterations of the innermost loop"),
-    Feature("contiguous", "flag", "access: that distance is one element"),
-    Feature("invariant", "flag", "access: that distance is zero"),
+    Feature("unroll_limit", "steps", "loops", "Loop: `pragma_auto_unroll_max_step` in force.", ANSOR),
     Feature(
-        "inner_bytes", "log1p(bytes)", "access: bytes touched by one execution of the innermost loop, in cache lines"
+        "unrolled",
+        "flag",
+        "loops",
+        "Loop: its iterations end up as straight code, by kind or under the unroll limit.",
+        ANSOR,
     ),
-    Feature("touched_bytes", "log1p(bytes)", "access: distinct bytes touched by the whole program, in cache lines"),
-    Feature("reuse", "log1p(accesses per element)", "access: executions over distinct elements touched"),
     Feature(
-        "reuse_trips", "log1p(iterations)", "access: extent of the innermost loop that leaves the address unchanged"
+        "top_down", "iterations", "context", "Loop: product of the extents from the outermost loop to it.", AUTOTVM
     ),
-    Feature("reuse_bytes", "log1p(bytes)", "access: bytes all accesses touch between two iterations of that loop"),
+    Feature("bottom_up", "iterations", "context", "Loop: product of the extents of the loops in it.", AUTOTVM),
+    Feature(
+        "largest_bytes",
+        "bytes",
+        "context",
+        "Loop: bytes of `bytes_below` in the buffer with the most of them.",
+        AUTOTVM,
+    ),
+    Feature("second_bytes", "bytes", "context", "Loop: the same of the buffer with the second most.", AUTOTVM),
+    Feature("third_bytes", "bytes", "context", "Loop: the same of the buffer with the third most.", AUTOTVM),
+    Feature("is_float", "flag", "types", "Expression, access: value of floating-point type.", OWN),
+    Feature("dtype_bytes", "bytes", "types", "Expression, access: size of one value.", OWN),
+    Feature("magnitude", "value", "structure", "Constant: absolute value, at most 1e6.", OWN),
+    Feature("dimensions", "dimensions", "memory", "Access: dimensions of the buffer longer than 1.", OWN),
+    Feature("buffer_bytes", "bytes", "memory", "Access: size of the buffer.", ANSOR),
+    Feature("temporary", "flag", "memory", "Access: the buffer is not a parameter of the function.", OWN),
+    Feature(
+        "stride_1", "elements", "memory", "Access: distance between two iterations of the innermost loop.", AUTOTVM
+    ),
+    Feature("stride_2", "elements", "memory", "Access: the same of the loop around that one, 0 without.", AUTOTVM),
+    Feature("stride_3", "elements", "memory", "Access: the same of the third loop from inside, 0 without.", AUTOTVM),
+    Feature("stride_4", "elements", "memory", "Access: the same of the fourth loop from inside, 0 without.", AUTOTVM),
+    Feature("contiguous", "flag", "memory", "Access: one element apart in the innermost loop.", OWN),
+    Feature("invariant", "flag", "memory", "Access: does not move in the innermost loop.", OWN),
+    Feature(
+        "inner_bytes",
+        "bytes",
+        "memory",
+        "Access: bytes touched by one execution of the innermost loop, in cache lines.",
+        OWN,
+    ),
+    Feature(
+        "touched_bytes",
+        "bytes",
+        "memory",
+        "Access: distinct bytes touched by the whole program, in cache lines.",
+        ANSOR,
+    ),
+    Feature("reuse", "accesses per element", "reuse", "Access: executions over distinct elements touched.", AUTOTVM),
+    Feature(
+        "reuse_trips",
+        "iterations",
+        "reuse",
+        "Access: extent of the innermost loop that leaves the address unchanged.",
+        ANSOR,
+    ),
+    Feature(
+        "reuse_distance", "accesses", "reuse", "Access: executions of it between two iterations of that loop.", ANSOR
+    ),
+    Feature(
+        "reuse_bytes",
+        "bytes",
+        "reuse",
+        "Access: bytes that all accesses touch between two iterations of that loop.",
+        ANSOR,
+    ),
 )
 """Columns of `AstGraphs.node_features`, in order."""
 
