@@ -140,15 +140,22 @@ class StoredView:
     Args:
         name: of the view.
         folders: the shards.
+        contents: hash of the arrays of each shard.
         programs: programs of each shard.
         columns: column names by field.
     """
 
     def __init__(
-        self, name: str, folders: Sequence[Path], programs: Sequence[int], columns: Mapping[str, tuple[str, ...]]
+        self,
+        name: str,
+        folders: Sequence[Path],
+        contents: Sequence[str],
+        programs: Sequence[int],
+        columns: Mapping[str, tuple[str, ...]],
     ) -> None:
         self.name = name
         self._folders = tuple(folders)
+        self._contents = tuple(contents)
         self._start = np.concatenate([[0], np.cumsum(programs, dtype=np.int64)]).astype(np.int64)
         self._columns = dict(columns)
         self._open: OrderedDict[int, View] = OrderedDict()
@@ -164,8 +171,8 @@ class StoredView:
     def counts(self, axis: str) -> Int64[np.ndarray, " programs"]:
         """Rows along `axis` of each program; reads the offsets of all shards once."""
         if axis not in self._counts:
-            offsets = [_map(folder / _file_of(self.name, offset_name(axis))) for folder in self._folders]
-            self._counts[axis] = np.concatenate([np.diff(offset) for offset in offsets])
+            counts = [self._shard(number).counts(axis) for number in range(len(self._folders))]
+            self._counts[axis] = np.concatenate(counts)
         return self._counts[axis]
 
     def select(self, rows: Int64[np.ndarray, " rows"]) -> View:
@@ -210,18 +217,20 @@ class StoredView:
     def _shard(self, number: int) -> View:
         view = self._open.get(number)
         if view is None:
-            view = self._open[number] = _open_view(self._folders[number], self.name, self._columns)
+            view = self._open[number] = self._opened(self._folders[number], self._contents[number])
             if len(self._open) > OPEN_SHARDS:
                 self._open.popitem(last=False)
         else:
             self._open.move_to_end(number)
         return view
 
-
-def _open_view(folder: Path, name: str, columns: Mapping[str, tuple[str, ...]]) -> View:
-    kind = VIEW_TYPES[name]
-    arrays = {field: _map(folder / _file_of(name, field)) for field in _array_fields(kind)}
-    return kind(**columns, **arrays)
+    def _opened(self, folder: Path, content: str) -> View:
+        info = read_shard_info(folder)
+        if info.content != content or info.columns.get(self.name) != self._columns:
+            raise MalformedDataError(f"{folder} is a shard of other data than the ones beside it; run `dvc repro graphs`")
+        kind = VIEW_TYPES[self.name]
+        arrays = {field: _map(folder / _file_of(self.name, field)) for field in _array_fields(kind)}
+        return kind(**self._columns, **arrays)
 
 
 def _array_fields(kind: type[View]) -> list[str]:

@@ -178,10 +178,12 @@ def read_programs(directory: Path) -> Programs:
     meta = _read_meta(directory)
     description = _description(meta, directory)
     columns = {name: _column(directory / f"{name}.npy", meta["programs"]) for name in COLUMNS}
-    folders = [directory / SHARDS_FOLDER / shard[0] for shard in meta["shards"]]
-    sizes = [shard[1] for shard in meta["shards"]]
+    names, sizes, _, contents = zip(*meta["shards"], strict=True)
+    folders = [directory / SHARDS_FOLDER / name for name in names]
     return Programs(
-        sources={name: StoredView(name, folders, sizes, fields) for name, fields in _named(meta["columns"]).items()},
+        sources={
+            name: StoredView(name, folders, contents, sizes, fields) for name, fields in _named(meta["columns"]).items()
+        },
         rows=np.arange(meta["programs"], dtype=np.int64),
         log_seconds=columns["log_seconds"],
         workload=columns["workload"],

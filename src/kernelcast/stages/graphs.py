@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import resource
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Int64
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from kernelcast.errors import ConfigError
 from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
-    from kernelcast.graphs.splits import Splitter
+    from kernelcast.graphs.selection import Folder
+    from kernelcast.graphs.splits import Rows, Splitter
     from kernelcast.graphs.store import Description
 
 logger = logging.getLogger(__name__)
@@ -31,42 +37,49 @@ def graphs(config: DictConfig) -> None:
         ConfigError: a label that cannot be taken, a split that cannot be made.
         MissingInputError: the measurements are not there.
         MalformedDataError: they are not what `measure` writes, or none is usable.
+        StorageError: another process builds graphs there.
     """
     from kernelcast.files import atomic_directory
-    from kernelcast.graphs.dataset import build_programs, measurements_hash
+    from kernelcast.graphs.dataset import build_store
     from kernelcast.graphs.labels import Labelling
-    from kernelcast.graphs.splits import write_split
-    from kernelcast.graphs.store import write_programs
-    from kernelcast.records import read_measurements
+    from kernelcast.graphs.selection import Choice
+    from kernelcast.graphs.splits import make_split, write_split
+    from kernelcast.graphs.store import read_data_hash, read_programs
     from kernelcast.stages.tracking import flatten, tracked_run
 
     labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
-    options = made("features", config.features)
-    splitters = {str(name): made(f"split.{name}", node) for name, node in config.split.items()}
-    source, output = Path(config.paths.measurements), Path(config.paths.graphs)
-    measurements = read_measurements(source)
+    choice = Choice(labelling, config.programs_per_workload, config.seed)
+    options, builder = made("features", config.features), made("builder", config.builder)
+    splitters: dict[str, Splitter] = {str(name): made(f"split.{name}", node) for name, node in config.split.items()}
+    output = Path(config.paths.graphs)
+    folders = read_folders([Path(config.paths.root, source) for source in config.measurements])
 
     with tracked_run(config, "graphs", "graphs") as run:
-        digest = measurements_hash(source)
-        run.dataset("measurements", digest, source)
-        with progress_of("graphs") as progress:
-            programs, description = build_programs(measurements, digest, labelling, options, progress)
-        splits = {name: _split(splitter, programs, description) for name, splitter in splitters.items()}
-        workload_of_row = [programs.workload_names[number] for number in programs.workload]
+        for source, measured in folders.items():
+            run.dataset("measurements", measured.digest, source)
         with atomic_directory(output) as folder:
-            data_hash = write_programs(folder, programs, description)
+            scratch = output.with_name(f"{output.name}.building")
+            with progress_of("graphs") as progress:
+                description = build_store(
+                    folder, scratch, list(folders.values()), choice, options, builder, config.shard_programs, progress
+                )
+            programs, data_hash = read_programs(folder), read_data_hash(folder)
+            rows = rows_of(programs, description, folders.values())
+            splits = {name: make_split(splitter, rows) for name, splitter in splitters.items()}
             for name, split in splits.items():
                 made_by = flatten(OmegaConf.to_container(config.split[name]))
-                write_split(folder, name, split, programs.program_key, workload_of_row, data_hash, made_by)
+                write_split(folder, name, split, rows, data_hash, made_by)
+        programs = read_programs(output)
         run.tags({"kernelcast.data_hash": data_hash})
         run.metrics(summary(programs, description))
 
+    measured_rows = sum(measured.measurements.table.num_rows for measured in folders.values())
     Console().print(workload_table(programs))
     for name, split in splits.items():
         sizes = ", ".join(f"{len(rows)} {part}" for part, rows in split.parts())
         logger.info("split %s: %s", name, sizes)
     for reason, count in description.dropped.items():
-        logger.warning("dropped %d of %d measurements: %s", count, measurements.table.num_rows, reason)
+        logger.warning("dropped %d of %d measurements: %s", count, measured_rows, reason)
     if description.flagged:
         logger.warning(
             "flagged %d of %d programs: their repeats spread more than %g (interquartile range over median); kept, "
@@ -78,7 +91,38 @@ def graphs(config: DictConfig) -> None:
             "%d of %d labels could not be corrected for the machine's state: a repeat has no reference time",
             description.uncorrected, len(programs),
         )  # fmt: skip
+    logger.info("views: %s; at most %.0f MiB of memory", ", ".join(programs.sources), peak_memory_bytes() / 2**20)
     logger.info("%d programs (data %s): %s", len(programs), data_hash, output)
+
+
+def read_folders(sources: Sequence[Path]) -> dict[Path, Folder]:
+    """The measurements of every folder, which has one target.
+
+    Raises:
+        ConfigError: no folder, or one twice.
+    """
+    from kernelcast.graphs.selection import Folder, measurements_hash
+    from kernelcast.records import read_measurements
+
+    if not sources or len(set(sources)) < len(sources):
+        listed = ", ".join(map(str, sources))
+        raise ConfigError(f"measurements=[{listed}]: name at least one folder of measurements, and none twice")
+    return {source: Folder(read_measurements(source), measurements_hash(source)) for source in sources}
+
+
+def rows_of(programs: Programs, description: Description, folders: Iterable[Folder]) -> Rows:
+    """What the splitters see of the programs."""
+    from kernelcast.graphs.splits import Rows
+
+    known = {key: workload for folder in folders for key, workload in folder.measurements.workloads.items()}
+    return Rows.of(programs, [replace(known[stored.key], name=stored.name) for stored in description.workloads])
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process and the ones it started have had, each for itself."""
+    kibibytes = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    # in bytes on macOS
+    return kibibytes if sys.platform == "darwin" else kibibytes * 1024
 
 
 def summary(programs: Programs, description: Description) -> dict[str, float]:
@@ -86,32 +130,47 @@ def summary(programs: Programs, description: Description) -> dict[str, float]:
     return {
         "graphs/programs": len(programs),
         "graphs/workloads": len(programs.workload_names),
-        "graphs/mean_nodes": float(np.diff(programs.ast.node_offset).mean()),
-        "graphs/mean_edges": float(np.diff(programs.ast.edge_offset).mean()),
+        "graphs/targets": len(programs.targets),
+        **{f"graphs/mean_{what}": counts.mean() for what, counts in sizes(programs).items()},
         "graphs/flagged": description.flagged,
         "graphs/uncorrected": description.uncorrected,
+        "graphs/peak_memory_bytes": peak_memory_bytes(),
         **{f"graphs/dropped/{reason}": count for reason, count in description.dropped.items()},
     }
 
 
+def sizes(programs: Programs) -> dict[str, Int64[np.ndarray, " programs"]]:
+    """How large each program is in the first of its views."""
+    if "ast" in programs.sources:
+        return {"nodes": programs.counts("ast", "node"), "edges": programs.counts("ast", "edge")}
+    if "trace" in programs.sources:
+        return {"steps": programs.counts("trace", "step")}
+    return {}
+
+
 def workload_table(programs: Programs) -> Table:
-    """Programs, sizes of their trees and range of their times, by workload."""
+    """Programs, their sizes and the range of their times, by target and workload."""
     table = Table(title="programs by workload")
+    several = len(programs.targets) > 1
+    if several:
+        table.add_column("target", overflow="fold")
     table.add_column("workload", overflow="fold")
-    for heading in ("programs", "nodes", "edges", "fastest, ms", "slowest, ms"):
+    counted = sizes(programs)
+    for heading in ("programs", *counted, "fastest, ms", "slowest, ms"):
         table.add_column(heading, justify="right")
-    nodes, edges = np.diff(programs.ast.node_offset), np.diff(programs.ast.edge_offset)
     milliseconds = np.exp(programs.log_seconds) * 1e3
-    for number, name in enumerate(programs.workload_names):
-        rows = programs.workload == number
-        table.add_row(
-            name,
-            str(rows.sum()),
-            f"{nodes[rows].mean():.0f}",
-            f"{edges[rows].mean():.0f}",
-            f"{milliseconds[rows].min():.4g}",
-            f"{milliseconds[rows].max():.4g}",
-        )
+    for target, label in enumerate(programs.targets):
+        for number, name in enumerate(programs.workload_names):
+            rows = (programs.workload == number) & (programs.target == target)
+            if rows.any():
+                table.add_row(
+                    *([label] if several else []),
+                    name,
+                    str(rows.sum()),
+                    *(f"{counts[rows].mean():.0f}" for counts in counted.values()),
+                    f"{milliseconds[rows].min():.4g}",
+                    f"{milliseconds[rows].max():.4g}",
+                )
     return table
 
 
@@ -131,14 +190,3 @@ def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _split(splitter: Splitter, programs: Programs, description: Description) -> Any:
-    """The split, with no row in two parts; one by workload also with no workload in two."""
-    from kernelcast.graphs.splits import WorkloadSplit, check_no_leak
-
-    split = splitter.split(np.asarray(programs.workload, dtype=np.int64), description.workload_kinds)
-    check_no_leak(split, np.arange(len(programs)).astype(np.str_))
-    if isinstance(splitter, WorkloadSplit):
-        check_no_leak(split, [description.workload_keys[number] for number in programs.workload])
-    return split

@@ -8,112 +8,146 @@ import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
 from kernelcast.files import atomic_directory, json_hash
-from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.programs import AstGraphs, FlatFeatures, Machine, Programs
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.store import (
     Description,
+    StoredTarget,
+    StoredWorkload,
+    check_store,
     feature_version,
     read_data_hash,
     read_description,
     read_programs,
     write_programs,
 )
+from kernelcast.graphs.views import AstGraphs, FlatFeatures
 
-NAMES = ("a_bytes", "b_flops")
-OPTIONS = AstOptions(indices=False)
+OPTIONS = ViewOptions(views=("ast", "features"), indices=False)
+MACHINE = Machine(2, 8, 1e11, 1e10, 2**20)
+TARGETS = (StoredTarget({"kind": "llvm"}, "a cpu", MACHINE, "m"), StoredTarget({"kind": "cuda"}, "", None, "n"))
 
 
 @pytest.fixture
 def programs(hand_made: AstGraphs) -> Programs:
-    return Programs(
-        ast=hand_made,
-        features=FlatFeatures(np.arange(6, dtype=np.float32).reshape(3, 2), NAMES),
+    views = {
+        "ast": hand_made,
+        "features": FlatFeatures(("a_bytes", "b_flops"), np.arange(6, dtype=np.float32).reshape(3, 2)),
+    }
+    return Programs.in_memory(
+        views,
         log_seconds=np.array([-9.0, -8.0, -7.0]),
         workload=np.array([0, 0, 1], dtype=np.int32),
         workload_names=("one", "two"),
+        target=np.array([0, 1, 0], dtype=np.int16),
+        targets=tuple(target.label for target in TARGETS),
+        machines=(MACHINE, None),
         program_key=np.array(["x" * 16, "y" * 16, "z" * 16]),
-        machine=Machine(2, 8, 1e11, 1e10, 2**20),
-        feature_version=feature_version(OPTIONS, NAMES),
+        feature_version=feature_version(OPTIONS, {name: view.columns() for name, view in views.items()}),
     )
 
 
 @pytest.fixture
 def description() -> Description:
     return Description(
-        ("k1", "k2"), ("matmul", "softmax"), {"kind": "llvm"}, "minimum", OPTIONS, {"crash": 1}, "m", spread_limit=0.5
+        workloads=(
+            StoredWorkload("k1", "one", "matmul", {"rows": 3}, {"resnet18": 2}),
+            StoredWorkload("k2", "two", "softmax", {}, {}),
+        ),
+        targets=TARGETS,
+        label="minimum",
+        options=OPTIONS,
+        dropped={"crash": 1},
+        spread_limit=0.5,
     )
 
 
 @pytest.fixture
 def folder(tmp_path: Path, programs: Programs, description: Description) -> Path:
     with atomic_directory(tmp_path / "graphs") as temporary:
-        write_programs(temporary, programs, description)
+        write_programs(temporary, programs, description, shard_programs=2)
     return tmp_path / "graphs"
 
 
 def test_round_trip(folder: Path, programs: Programs, description: Description) -> None:
     found = read_programs(folder)
     for name, value in vars(programs.ast).items():
-        stored = getattr(found.ast, name)
-        np.testing.assert_array_equal(stored, value, err_msg=name)
-        assert stored.dtype == value.dtype
-    for name in ("log_seconds", "workload", "program_key"):
+        np.testing.assert_array_equal(getattr(found.ast, name), value, err_msg=name)
+    for name in ("log_seconds", "workload", "target", "program_key"):
         np.testing.assert_array_equal(getattr(found, name), getattr(programs, name))
+        assert getattr(found, name).dtype == getattr(programs, name).dtype
     np.testing.assert_array_equal(found.features.values, programs.features.values)
-    assert found.features.names == NAMES
-    assert (found.workload_names, found.machine, found.feature_version) == (
-        programs.workload_names,
-        programs.machine,
-        programs.feature_version,
-    )
+    for name in ("workload_names", "targets", "machines", "feature_version"):
+        assert getattr(found, name) == getattr(programs, name)
     assert read_description(folder) == description
+    check_store(folder)
 
 
-def test_an_unknown_machine_stays_unknown(tmp_path: Path, programs: Programs, description: Description) -> None:
-    write_programs(tmp_path, dataclasses.replace(programs, machine=None), description)
-    assert read_programs(tmp_path).machine is None
+def test_a_target_tells_its_host(description: Description) -> None:
+    assert [json.loads(target.label) for target in description.targets] == [
+        {"kind": "llvm", "host": "a cpu"},
+        {"kind": "cuda"},
+    ]
 
 
-def test_arrays_are_mapped_not_read(folder: Path) -> None:
-    assert isinstance(read_programs(folder).ast.node_features, np.memmap)
+def test_opening_reads_no_shard(folder: Path) -> None:
+    for path in (folder / "shards").rglob("*.npy"):
+        path.unlink()
+    assert len(read_programs(folder)) == 3
 
 
-def test_programs_without_any_edge_can_be_stored(tmp_path: Path, programs: Programs, description: Description) -> None:
-    write_programs(tmp_path, programs.select(np.array([1, 2])), description)
-    found = read_programs(tmp_path)
-    assert found.ast.edge_index.shape == (2, 0)
-    assert found.select(np.array([1])).ast.node_kind.tolist() == [0, 1, 2]
+def test_a_batch_reads_only_its_own_shard(folder: Path, programs: Programs) -> None:
+    for path in (folder / "shards" / "00001").glob("ast.*.npy"):
+        path.unlink()
+    view = read_programs(folder).view("ast", np.array([1, 0]))
+    np.testing.assert_array_equal(view.node_kind, programs.view("ast", np.array([1, 0])).node_kind)
+    with pytest.raises(MissingInputError, match="00001"):
+        read_programs(folder).view("ast", np.array([2]))
+
+
+def test_a_part_of_a_store_can_be_written(tmp_path: Path, folder: Path, description: Description) -> None:
+    part = read_programs(folder).select(np.array([2, 1]))
+    write_programs(tmp_path / "part", part, description)
+    found = read_programs(tmp_path / "part")
+    assert found.program_key.tolist() == ["z" * 16, "y" * 16]
+    assert found.ast.edge_source.shape == (0,)
+    assert found.select(np.array([0])).ast.node_kind.tolist() == [0, 1, 2]
 
 
 def test_the_hash_is_of_the_content(tmp_path: Path, folder: Path, programs: Programs, description: Description) -> None:
     again = tmp_path / "again"
-    again.mkdir()
-    assert write_programs(again, programs, description) == read_data_hash(folder) == read_data_hash(again)
+    assert write_programs(again, programs, description, 2) == read_data_hash(folder) == read_data_hash(again)
     programs.log_seconds[0] += 1e-9
-    assert write_programs(again, programs, description) != read_data_hash(folder)
+    assert write_programs(again, programs, description, 2) != read_data_hash(folder)
 
 
 def test_other_options_or_columns_are_another_feature_version() -> None:
+    # case PYG-04
+    columns = {"features": {"names": ("a", "b")}}
     versions = {
-        feature_version(AstOptions(), NAMES),
-        feature_version(AstOptions(indices=False), NAMES),
-        feature_version(AstOptions(buffer_edges=False), NAMES),
-        feature_version(AstOptions(), NAMES[::-1]),
+        feature_version(ViewOptions(), columns),
+        feature_version(ViewOptions(), {"features": {"names": ("b", "a")}}),
+        *(
+            feature_version(dataclasses.replace(ViewOptions(), **{name: value}), columns)
+            for name, value in {
+                "views": ("ast",),
+                "indices": False,
+                "buffer_edges": False,
+                "definition_edges": False,
+                "direction": "forward",
+                "static_features": "node",
+                "leave_out": ("reuse",),
+                "log_scale": False,
+            }.items()
+        ),
     }
-    assert len(versions) == 4
+    assert len(versions) == 2 + len(dataclasses.fields(ViewOptions))
 
 
 def test_no_folder_names_the_stage_that_makes_it(tmp_path: Path) -> None:
-    for read in (read_programs, read_description, read_data_hash):
+    for read in (read_programs, read_description, read_data_hash, check_store):
         with pytest.raises(MissingInputError, match="dvc repro graphs"):
             read(tmp_path / "graphs")
-
-
-def test_a_torn_array_is_refused(folder: Path) -> None:
-    path = folder / "node_features.npy"
-    path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(MalformedDataError, match=r"node_features\.npy.*dvc repro graphs"):
-        read_programs(folder)
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array"])
@@ -123,33 +157,21 @@ def test_a_file_that_is_no_array_is_refused(folder: Path, content: bytes) -> Non
         read_programs(folder)
 
 
-def test_a_missing_array_is_named(folder: Path) -> None:
-    (folder / "edge_kind.npy").unlink()
-    with pytest.raises(MissingInputError, match=r"edge_kind\.npy"):
-        read_programs(folder)
-
-
 def test_an_array_of_another_size_is_refused(folder: Path) -> None:
     np.save(folder / "log_seconds.npy", np.zeros(2))
     with pytest.raises(MalformedDataError, match=r"log_seconds\.npy has shape \[2\], expected \[3\]"):
         read_programs(folder)
 
 
-def test_arrays_that_contradict_each_other_are_refused(folder: Path) -> None:
-    np.save(folder / "node_offset.npy", np.array([0, 4, 5, 7]))
-    with pytest.raises(MalformedDataError, match="do not belong together"):
-        read_programs(folder)
-
-
 @pytest.mark.parametrize(
     ("edit", "says"),
     [
-        (lambda meta: meta.update(version=0), "version 0, this kernelcast reads 1"),
+        (lambda meta: meta.update(version=0), "version 0, this kernelcast reads"),
         (lambda meta: meta.update(feature_version="old"), "feature version old"),
-        (lambda meta: meta["options"].update(indices=True), "feature version"),
-        (lambda meta: meta["options"].update(extra=True), "options"),
-        (lambda meta: meta.pop("machine"), "lacks machine"),
-        (lambda meta: meta["machine"].pop("cores"), "machine"),
+        (lambda meta: meta["description"]["options"].update(indices=True), "feature version"),
+        (lambda meta: meta["description"]["options"].update(extra=True), "otherwise than expected"),
+        (lambda meta: meta.pop("shards"), "lacks shards"),
+        (lambda meta: meta["description"]["targets"][0]["machine"].pop("cores"), "otherwise than expected"),
     ],
 )
 def test_other_descriptions_are_refused(folder: Path, edit: Callable[[dict], object], says: str) -> None:
@@ -173,14 +195,14 @@ def test_any_edit_of_the_description_is_refused(folder: Path) -> None:
                     read(folder)
 
 
-def test_any_flipped_byte_of_an_array_is_refused(folder: Path) -> None:
-    for path in sorted(folder.glob("*.npy")):
+def test_any_flipped_byte_of_an_array_is_found_by_a_check(folder: Path) -> None:
+    for path in sorted(folder.rglob("*.npy")):
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        with pytest.raises(MalformedDataError, match=r"do not belong together, or were changed.*dvc repro graphs"):
-            read_programs(folder)
+        with pytest.raises(MalformedDataError, match=r"changed.*dvc repro graphs"):
+            check_store(folder)
         path.write_bytes(content)
-    assert len(read_programs(folder)) == 3
+    check_store(folder)
 
 
 def test_a_failure_while_writing_leaves_the_old_folder(
