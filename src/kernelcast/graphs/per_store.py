@@ -99,7 +99,7 @@ def _columns() -> tuple[Column, ...]:
         Column("select_op", "log2 of a count", "selections in all iterations"),
         *loops,
         Column("is_gpu", "0 or 1", "the target is a GPU"),
-        *(Column(f"{axis}_extent", "log2 of a count", "extent of the axis; 1 where there is none") for axis in _GPU_AXES),
+        *(Column(f"{axis}_extent", "log2 of a count", "extent of the axis; 1 without one") for axis in _GPU_AXES),
         *buffers,
         *(
             Column(
@@ -121,7 +121,8 @@ def _columns() -> tuple[Column, ...]:
 
 COLUMNS = _columns()
 """Source: TVM, `feature_extractor/per_store_feature.cc`, groups 1 (arithmetic and loops), 2 (buffers, the one with the
-most cache lines first), 3 (arithmetic intensity curve), 4 (storage) and 5 (outer loops). The names are ours: TVM has none."""
+most cache lines first), 3 (arithmetic intensity curve), 4 (storage) and 5 (outer loops). TVM has no names; these are
+ours."""
 
 COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -146,10 +147,10 @@ def per_store_rows(programs: Sequence[Any], target: Mapping[str, Any]) -> Statem
     )
     # the module of the context only matters for `extract_workload`
     context = meta_schedule.TuneContext(target=make_target(dict(target)), num_threads=1)
-    candidates = [
-        meta_schedule.MeasureCandidate(one if isinstance(one, schedule) else schedule(one), []) for one in programs
-    ]
     try:
+        candidates = [
+            meta_schedule.MeasureCandidate(one if isinstance(one, schedule) else schedule(one), []) for one in programs
+        ]
         found = [rows.numpy() for rows in extractor.extract_from(context, candidates)] if candidates else []
     except Exception as error:  # whatever TVM's passes throw
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
