@@ -14,11 +14,15 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.files import atomic_file, read_json, require, unreadable, write_json
 
 Record = TypeVar("Record")
+
+ROW_GROUP = 4096
+"""Rows that are written, and later read, in one piece."""
 
 MEASUREMENTS_VERSION = 2
 """Version of the folder that `measure` writes; a change of columns or of their meaning raises it."""
@@ -272,11 +276,22 @@ def _record(kind: type[Record], raw: dict[str, Any]) -> Record:
 def write_measurements(directory: Path, table: pa.Table) -> None:
     """Writes the finished table; its presence says that the folder is complete."""
     with atomic_file(directory / MEASUREMENTS_FILE) as temporary:
-        pq.write_table(table.cast(MEASUREMENT_SCHEMA), temporary, compression="zstd", write_page_checksum=True)
+        pq.write_table(
+            table.cast(MEASUREMENT_SCHEMA),
+            temporary,
+            compression="zstd",
+            write_page_checksum=True,
+            row_group_size=ROW_GROUP,
+        )
 
 
-def read_measurements(directory: Path) -> Measurements:
+def read_measurements(directory: Path, without_traces: bool = False) -> Measurements:
     """Reads a finished folder of measurements; one of version 1 with the columns that it lacks filled.
+
+    Args:
+        directory: the folder.
+        without_traces: leaves the column of traces out, which takes more memory than all others together; `Traces`
+            reads it in pieces.
 
     Raises:
         MissingInputError: there is none, or `measure` has not finished.
@@ -286,12 +301,14 @@ def read_measurements(directory: Path) -> Measurements:
     campaign, workloads = read_campaign(directory)
     require(path, "measure")
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        with pq.ParquetFile(path, page_checksum_verification=True) as stored:
+            schema = stored.schema_arrow
+            table = stored.read([name for name in schema.names if not (without_traces and name == "trace")])
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, "measure", error) from error
-    if campaign.version == 1 and table.schema.equals(_SCHEMA_1):
-        table = _from_version_1(table)
-    if not table.schema.equals(MEASUREMENT_SCHEMA):
+    if campaign.version == 1 and schema.equals(_SCHEMA_1):
+        table, schema = _from_version_1(table, without_traces), MEASUREMENT_SCHEMA
+    if not schema.equals(MEASUREMENT_SCHEMA):
         raise MalformedDataError(f"{path} has other columns than expected; delete it and run `dvc repro measure`")
     if table.num_rows == 0:
         raise MalformedDataError(f"{path} has no rows; raise samples_per_workload and run `dvc repro measure`")
@@ -309,6 +326,47 @@ _SCHEMA_1 = pa.schema(
 )  # fmt: skip
 
 
-def _from_version_1(table: pa.Table) -> pa.Table:
+def _from_version_1(table: pa.Table, without_traces: bool) -> pa.Table:
     """Version 1 measured random candidates on this machine alone, in one visit, without checks."""
-    return measurement_table({**row, "device": "local" if row["run_seconds"] else ""} for row in table.to_pylist())
+    neutral = {"trace": ""} if without_traces else {}
+    filled = measurement_table(
+        {**row, **neutral, "device": "local" if row["run_seconds"] else ""} for row in table.to_pylist()
+    )
+    return filled.drop_columns(["trace"]) if without_traces else filled
+
+
+class Traces:
+    """The traces of a finished folder, of which only the pieces that are asked for lie in memory.
+
+    Args:
+        directory: the folder.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / MEASUREMENTS_FILE
+        with pq.ParquetFile(self._path) as stored:
+            groups = [stored.metadata.row_group(number).num_rows for number in range(stored.num_row_groups)]
+        self._start = np.concatenate([[0], np.cumsum(groups)])
+        self._open: tuple[int, pa.ChunkedArray] | None = None
+
+    def of_rows(self, rows: Int64[np.ndarray, " rows"]) -> list[str]:
+        """The traces of `rows`, which ascend.
+
+        Raises:
+            MalformedDataError: the file is torn.
+        """
+        group = np.searchsorted(self._start, rows, side="right") - 1
+        traces: list[str] = []
+        for number in np.unique(group):
+            local = rows[group == number] - self._start[number]
+            traces += self._group(int(number)).take(pa.array(local)).to_pylist()
+        return traces
+
+    def _group(self, number: int) -> pa.ChunkedArray:
+        if self._open is None or self._open[0] != number:
+            try:
+                with pq.ParquetFile(self._path, page_checksum_verification=True) as stored:
+                    self._open = (number, stored.read_row_group(number, ["trace"]).column(0))
+            except (pa.ArrowException, OSError) as error:
+                raise unreadable(self._path, "measure", error) from error
+        return self._open[1]

@@ -139,10 +139,9 @@ def _write(folder: Path, made_of: str, plan: Plan, spans: Sequence[range], built
     parts = [built[span.start] for span in spans if len(built[span.start].kept)]
     places = [built[span.start].kept + span.start - spans[0].start for span in spans]
     kept = np.concatenate(places)
-    keys = np.array([key for span in spans for key in plan.unit(span).program_keys], dtype="<U16")
     names = parts[0].views if parts else ()
     views = {name: VIEW_TYPES[name].concatenate([part.views[name] for part in parts]) for name in names}
-    write_shard(folder, made_of, views, keys[kept], kept)
+    write_shard(folder, made_of, views, plan.program_keys(kept + spans[0].start), kept)
 
 
 @contextmanager

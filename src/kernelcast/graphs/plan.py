@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from jaxtyping import Int64
 
 from kernelcast.graphs.options import ViewOptions
@@ -36,13 +35,13 @@ class Plan:
         self._parts = parts
         self._options = options
         self._part = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
-        self._row = np.concatenate([part.rows for part in parts])
+        self._first = np.concatenate([[0], np.cumsum([len(part.rows) for part in parts])])
         self.shards = [
             self._ranges(start, min(start + shard_programs, len(self))) for start in range(0, len(self), shard_programs)
         ]
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._part)
 
     def _ranges(self, start: int, end: int) -> list[range]:
         folders = np.flatnonzero(np.diff(self._part[start:end])) + 1 + start
@@ -51,39 +50,41 @@ class Plan:
 
     def unit(self, span: range) -> Unit:
         """The unit of the rows of `span`, which are of one folder."""
-        measurements = self._parts[self._part[span.start]].folder.measurements
-        machine = self._parts[self._part[span.start]].folder.stored_target.machine
-        columns = self._take(measurements.table, self._row[span.start : span.stop], ("program_key", "trace"))
+        part = self._parts[self._part[span.start]]
+        first = self._first[self._part[span.start]]
+        inside = slice(span.start - first, span.stop - first)
+        campaign, workloads = part.folder.measurements.campaign, part.folder.measurements.workloads
+        machine = part.folder.stored_target.machine
+        keys = part.workload_key[inside].tolist()
         return Unit(
-            workloads={key: measurements.workloads[key] for key in dict.fromkeys(columns["workload_key"])},
-            workload_keys=tuple(columns["workload_key"]),
-            program_keys=tuple(columns["program_key"]),
-            traces=tuple(columns["trace"]),
-            target=measurements.campaign.target,
+            workloads={key: workloads[key] for key in dict.fromkeys(keys)},
+            workload_keys=tuple(keys),
+            program_keys=tuple(part.program_key[inside].tolist()),
+            traces=tuple(part.folder.traces_of(part.rows[inside])),
+            target=campaign.target,
             cache_bytes=ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes,
             options=self._options,
         )
 
+    def program_keys(self, rows: Int64[np.ndarray, " rows"]) -> np.ndarray:
+        """Structural hash of the programs of some rows."""
+        return np.concatenate([part.program_key for part in self._parts])[rows].astype("<U16")
+
     def columns(self, kept: Int64[np.ndarray, " programs"]) -> tuple[dict[str, np.ndarray], tuple[StoredWorkload, ...]]:
         """The columns of the store for the rows that were built, and the workloads that they belong to."""
+        keys = np.concatenate([part.workload_key for part in self._parts])[kept]
+        used = set(np.unique(keys).tolist())
         known: dict[str, Workload] = {}
-        keys: list[str] = []
-        program_keys: list[str] = []
-        for number, part in enumerate(self._parts):
-            rows = self._row[kept[self._part[kept] == number]]
-            columns = self._take(part.folder.measurements.table, rows, ("program_key",))
-            keys += columns["workload_key"]
-            program_keys += columns["program_key"]
-            found = set(columns["workload_key"])
+        for part in self._parts:
             for key, workload in part.folder.measurements.workloads.items():
-                if key in found:
+                if key in used:
                     known.setdefault(key, workload)
         position = {key: index for index, key in enumerate(known)}
         arrays = {
             "log_seconds": np.concatenate([part.log_seconds for part in self._parts])[kept],
-            "workload": np.array([position[key] for key in keys], dtype=np.int32),
+            "workload": np.array([position[key] for key in keys.tolist()], dtype=np.int32),
             "target": np.array([part.target for part in self._parts], dtype=np.int16)[self._part[kept]],
-            "program_key": np.array(program_keys, dtype="<U16"),
+            "program_key": self.program_keys(kept),
         }
         return arrays, _stored_workloads(known)
 
@@ -93,11 +94,6 @@ class Plan:
             name: int(np.concatenate([getattr(part, name) for part in self._parts])[kept].sum())
             for name in ("flagged", "uncorrected")
         }
-
-    @staticmethod
-    def _take(table: pa.Table, rows: np.ndarray, names: tuple[str, ...]) -> dict[str, list[str]]:
-        taken: dict[str, list[str]] = table.select(["workload_key", *names]).take(pa.array(rows)).to_pydict()
-        return taken
 
 
 class PlannedUnits(Sequence[Unit]):

@@ -19,7 +19,15 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.labels import Labelling, labels_of
 from kernelcast.graphs.programs import Machine
 from kernelcast.graphs.store import StoredTarget
-from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, WORKLOADS_FILE, Campaign, Measurements
+from kernelcast.records import (
+    CAMPAIGN_FILE,
+    MEASUREMENTS_FILE,
+    WORKLOADS_FILE,
+    Campaign,
+    Measurements,
+    Traces,
+    read_measurements,
+)
 
 OTHER_TARGET = "other_target"
 UNKNOWN_WORKLOAD = "unknown_workload"
@@ -35,10 +43,18 @@ class Folder:
     Attributes:
         measurements: what `measure` or `import` wrote.
         digest: hash of the files.
+        traces: reads the traces where the table has none; see `read_measurements`.
     """
 
     measurements: Measurements
     digest: str
+    traces: Traces | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> Folder:
+        """Reads a folder, its traces in pieces; raises as `read_measurements` does."""
+        measurements = read_measurements(directory, without_traces=True)
+        return cls(measurements, measurements_hash(directory), Traces(directory))
 
     @property
     def stored_target(self) -> StoredTarget:
@@ -46,6 +62,13 @@ class Folder:
         campaign = self.measurements.campaign
         host = campaign.host
         return StoredTarget(campaign.target, host.cpu if host is not None else "", machine_of(campaign), self.digest)
+
+    def traces_of(self, rows: Int64[np.ndarray, " rows"]) -> list[str]:
+        """The traces of `rows`, which ascend."""
+        if self.traces is not None:
+            return self.traces.of_rows(rows)
+        listed: list[str] = self.measurements.table["trace"].take(pa.array(rows)).to_pylist()
+        return listed
 
 
 @dataclass(frozen=True)
@@ -76,6 +99,8 @@ class ChosenRows:
         folder: where they are.
         target: number of its target.
         rows: their numbers in its table, ascending.
+        workload_key: structural hash of the workload of each.
+        program_key: structural hash of each program.
         log_seconds: natural logarithm of the run time of each.
         flagged: repeats that spread more than the limit.
         uncorrected: labels that could not be corrected for the machine's state.
@@ -84,6 +109,8 @@ class ChosenRows:
     folder: Folder
     target: int
     rows: Int64[np.ndarray, " rows"]
+    workload_key: np.ndarray
+    program_key: np.ndarray
     log_seconds: Float64[np.ndarray, " rows"]
     flagged: Bool[np.ndarray, " rows"]
     uncorrected: Bool[np.ndarray, " rows"]
@@ -129,8 +156,10 @@ def choose_rows(
         dropped.update(reasons[reasons != ""].tolist())
         rows = np.flatnonzero(reasons == "").astype(np.int64)
         if len(rows):
+            keys = table.select(["workload_key", "program_key"]).take(pa.array(rows))
+            workload_key, program_key = (np.asarray(column.to_pylist(), dtype=np.str_) for column in keys.columns)
             parts = (labels.log_seconds[rows], labels.flagged[rows], labels.uncorrected[rows])
-            chosen.append(ChosenRows(folder, target, rows, *parts))
+            chosen.append(ChosenRows(folder, target, rows, workload_key, program_key, *parts))
     return chosen
 
 

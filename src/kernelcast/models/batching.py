@@ -78,9 +78,7 @@ class GraphBatch:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> GraphBatch:
         """The same batch on another device."""
-        moved = {
-            field.name: getattr(self, field.name).to(device, non_blocking=non_blocking) for field in fields(self)
-        }
+        moved = {field.name: getattr(self, field.name).to(device, non_blocking=non_blocking) for field in fields(self)}
         return GraphBatch(**moved)
 
 
@@ -134,20 +132,21 @@ class Moments:
 
 def moments(programs: Programs, view: str) -> tuple[Moments, Moments]:
     """Moments of the node and of the kernel features, read in pieces that fit into memory."""
-    sums: list[np.ndarray] = []
-    nodes = 0
+    counts = np.zeros(2)
+    sums: list[np.ndarray] = [np.zeros(1)] * 2
+    squares: list[np.ndarray] = [np.zeros(1)] * 2
     for rows in SequentialBatches(programs, PIECE_NODES, view=view).plan:
         graphs: AstGraphs | DataflowGraphs = programs.view(view, rows)
-        nodes += len(graphs.node_features)
-        parts = []
-        for values in (graphs.node_features, graphs.kernel_features):
+        for what, values in enumerate((graphs.node_features, graphs.kernel_features)):
             exact = values.astype(np.float64)
-            parts += [exact.sum(axis=0), np.square(exact).sum(axis=0)]
-        sums = [old + new for old, new in zip(sums, parts, strict=True)] if sums else parts
-    found = []
-    for total, squares, count in ((*sums[:2], nodes), (*sums[2:], len(programs))):
-        mean = total / count
-        found.append(Moments(mean, np.sqrt(np.maximum(squares / count - np.square(mean), 0.0))))
+            counts[what] += len(exact)
+            sums[what] = sums[what] + exact.sum(axis=0)
+            squares[what] = squares[what] + np.square(exact).sum(axis=0)
+    means = [total / count for total, count in zip(sums, counts, strict=True)]
+    found = [
+        Moments(mean, np.sqrt(np.maximum(square / count - np.square(mean), 0.0)))
+        for mean, square, count in zip(means, squares, counts, strict=True)
+    ]
     return found[0], found[1]
 
 
@@ -174,9 +173,7 @@ class ShuffledBatches:
     batches. So a batch has pairs to compare from several workloads, and never more nodes than it may.
     """
 
-    def __init__(
-        self, programs: Programs, batch_nodes: int, chunk_programs: int, seed: int, view: str = AST
-    ) -> None:
+    def __init__(self, programs: Programs, batch_nodes: int, chunk_programs: int, seed: int, view: str = AST) -> None:
         self._programs = programs
         self._batch_nodes = batch_nodes
         self._chunk_programs = chunk_programs

@@ -101,13 +101,12 @@ def read_folders(sources: Sequence[Path]) -> dict[Path, Folder]:
     Raises:
         ConfigError: no folder, or one twice.
     """
-    from kernelcast.graphs.selection import Folder, measurements_hash
-    from kernelcast.records import read_measurements
+    from kernelcast.graphs.selection import Folder
 
     if not sources or len(set(sources)) < len(sources):
         listed = ", ".join(map(str, sources))
         raise ConfigError(f"measurements=[{listed}]: name at least one folder of measurements, and none twice")
-    return {source: Folder(read_measurements(source), measurements_hash(source)) for source in sources}
+    return {source: Folder.read(source) for source in sources}
 
 
 def rows_of(programs: Programs, description: Description, folders: Iterable[Folder]) -> Rows:

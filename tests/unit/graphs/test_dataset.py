@@ -22,6 +22,9 @@ from kernelcast.graphs.selection import Choice, Folder, machine_of
 from kernelcast.graphs.store import Description, read_programs
 from kernelcast.records import Measurements
 
+EVERYTHING = ViewOptions()
+HERE = Processes(1)
+
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., tuple[Programs, Description]]:
@@ -30,8 +33,8 @@ def build(tmp_path: Path) -> Callable[..., tuple[Programs, Description]]:
     def built(
         *measurements: Measurements,
         label: str = "minimum",
-        options: ViewOptions = ViewOptions(),
-        builder: Builder = Processes(1),
+        options: ViewOptions = EVERYTHING,
+        builder: Builder = HERE,
         shard_programs: int = 4096,
         programs_per_workload: int | None = None,
         progress: Callable[[int, int], None] = lambda done, total: None,
@@ -241,7 +244,7 @@ def test_a_shard_whose_programs_all_replay_otherwise_is_left_out(measurements: M
     assert_same_views(programs, whole.select(np.delete(np.arange(len(whole)), range(4, 8))))
 
 
-class Interrupted(Exception):
+class StoppedError(Exception):
     """Raised in the middle of a build."""
 
 
@@ -252,9 +255,9 @@ def test_an_interrupted_build_goes_on_with_the_shards_it_has(
 
     def stop(done: int, total: int) -> None:
         if done >= 16:
-            raise Interrupted
+            raise StoppedError
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(StoppedError):
         build(measurements, shard_programs=8, progress=stop)
     asked = []
     real = dataset.build_unit
@@ -272,9 +275,9 @@ def test_what_other_options_left_is_not_gone_on_with(
     # case PYG-04
     def stop(done: int, total: int) -> None:
         if done >= 16:
-            raise Interrupted
+            raise StoppedError
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(StoppedError):
         build(measurements, shard_programs=8, progress=stop)
     asked = []
     real = dataset.build_unit
