@@ -1,8 +1,9 @@
-"""Columns of views: which of them the options keep, how their values are scaled, where features of the program go."""
+"""Which columns of a table of features the options keep, how they are scaled, and where those of the program go."""
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -11,69 +12,80 @@ from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.vocabulary import Feature
 
 
-@cache
-def kept_columns(features: tuple[Feature, ...], leave_out: tuple[str, ...]) -> Int64[np.ndarray, " kept"]:
-    """The columns whose group is not left out."""
-    return np.array([place for place, feature in enumerate(features) if feature.group not in leave_out], dtype=np.int64)
+@dataclass(frozen=True)
+class Columns:
+    """The columns of one table that are kept.
 
-
-@cache
-def column_names(features: tuple[Feature, ...], leave_out: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of these columns."""
-    return tuple(features[place].name for place in kept_columns(features, leave_out))
-
-
-@cache
-def logged_columns(features: tuple[Feature, ...]) -> Bool[np.ndarray, " features"]:
-    """The columns that are stored as `log1p`: all but flags."""
-    return np.array([feature.unit != "flag" for feature in features], dtype=bool)
-
-
-def scaled(
-    values: Float64[np.ndarray, "rows features"], features: tuple[Feature, ...], options: ViewOptions
-) -> Float32[np.ndarray, "rows kept"]:
-    """Natural values as the options want them: columns left out, sizes and counts as `log1p`.
-
-    Args:
-        values: one column a feature.
-        features: all features of the table.
-        options: `leave_out` and `log_scale` count.
+    Attributes:
+        names: their names.
+        kept: their places in the table.
+        logged: those that are sizes or counts and stored as `log1p`.
     """
-    leave_out = tuple(options.leave_out)
-    kept = kept_columns(features, leave_out)
-    chosen = values[:, kept] if leave_out else values
-    if options.log_scale:
-        chosen = np.where(logged_columns(features)[kept], np.log1p(chosen), chosen)
-    return chosen.astype(np.float32)
+
+    names: tuple[str, ...]
+    kept: Int64[np.ndarray, " columns"]
+    logged: Bool[np.ndarray, " columns"]
+
+    def scaled(self, values: Float64[np.ndarray, "rows features"]) -> Float32[np.ndarray, "rows columns"]:
+        """The columns of natural values as they are stored."""
+        kept = values[:, self.kept]
+        return np.log1p(kept, out=kept, where=self.logged).astype(np.float32)
 
 
-def place_kernel_row(
-    node_features: Float32[np.ndarray, "nodes features"],
-    names: tuple[str, ...],
-    kernel_row: Float64[np.ndarray, " kernel_features"],
-    kernel_features: tuple[Feature, ...],
-    options: ViewOptions,
-) -> tuple[Float32[np.ndarray, "nodes columns"], tuple[str, ...], Float32[np.ndarray, "1 kernel"], tuple[str, ...]]:
-    """Puts the features of the program as a whole where `static_features` wants them.
+@lru_cache(maxsize=64)
+def columns(features: tuple[Feature, ...], leave_out: tuple[str, ...], log_scale: bool) -> Columns:
+    """The columns of the table `features` without the groups `leave_out`."""
+    kept = [place for place, feature in enumerate(features) if feature.group not in leave_out]
+    return Columns(
+        names=tuple(features[place].name for place in kept),
+        kept=np.array(kept, dtype=np.int64),
+        logged=np.array([log_scale and features[place].unit != "flag" for place in kept], dtype=bool),
+    )
+
+
+def columns_of(features: tuple[Feature, ...], options: ViewOptions) -> Columns:
+    """The columns of the table `features` that `options` keep."""
+    return columns(features, tuple(options.leave_out), options.log_scale)
+
+
+def node_and_kernel_features(
+    node: tuple[Columns, Float64[np.ndarray, "nodes features"]],
+    kernel: tuple[Columns, Float64[np.ndarray, " features"]],
+    static_features: str,
+) -> tuple[tuple[str, ...], Float32[np.ndarray, "nodes columns"], tuple[str, ...], Float32[np.ndarray, "1 columns"]]:
+    """Features of the nodes of one graph and of the program as a whole, by where `static_features` puts the latter.
 
     Args:
-        node_features: the nodes of one program, scaled.
-        names: their columns.
-        kernel_row: natural values, one a feature of `kernel_features`.
-        kernel_features: what they mean.
-        options: `static_features`, `leave_out` and `log_scale` count.
+        node: columns and natural values of the nodes.
+        kernel: columns and natural values of the program.
+        static_features: one of `options.STATIC_FEATURES`.
 
     Returns:
-        Node features and their names, kernel features and their names.
+        Names and values of the nodes, names and values of the program; of the latter none where they are with the nodes
+        or left out.
     """
-    if options.static_features == "none":
-        return node_features, names, np.zeros((1, 0), dtype=np.float32), ()
-    row = scaled(kernel_row[None], kernel_features, options)
-    kernel_names = column_names(kernel_features, tuple(options.leave_out))
-    if options.static_features == "kernel":
-        return node_features, names, row, kernel_names
-    repeated = np.broadcast_to(row, (len(node_features), row.shape[1]))
-    # a node may have a column of the same name
-    joined = tuple(f"kernel_{name}" for name in kernel_names)
-    empty = np.zeros((1, 0), dtype=np.float32)
-    return np.concatenate([node_features, repeated], axis=1), names + joined, empty, ()
+    (node_columns, node_values), (kernel_columns, kernel_values) = node, kernel
+    nodes = node_columns.scaled(node_values)
+    return place_kernel_features(node_columns.names, nodes, kernel_columns, kernel_values, static_features)
+
+
+def place_kernel_features(
+    names: tuple[str, ...],
+    nodes: Float32[np.ndarray, "nodes columns"],
+    kernel_columns: Columns,
+    kernel_values: Float64[np.ndarray, " features"],
+    static_features: str,
+) -> tuple[tuple[str, ...], Float32[np.ndarray, "nodes columns"], tuple[str, ...], Float32[np.ndarray, "1 columns"]]:
+    """As `node_and_kernel_features`, for values of nodes that are scaled already."""
+    if static_features == "none":
+        return names, nodes, (), np.zeros((1, 0), dtype=np.float32)
+    row = kernel_columns.scaled(kernel_values[None])
+    if static_features == "kernel":
+        return names, nodes, kernel_columns.names, row
+    joined = np.concatenate([nodes, np.broadcast_to(row, (len(nodes), row.shape[1]))], axis=1)
+    return (
+        (*names, *(f"kernel_{name}" for name in kernel_columns.names)),
+        joined,
+        (),
+        np.zeros((1, 0), dtype=np.float32),
+    )
