@@ -13,13 +13,18 @@ from jaxtyping import Bool, Float64, Int8, Int16, Int32, Int64
 
 from kernelcast.graphs.compiled import compiled
 from kernelcast.graphs.table import ROLES, ProgramTable
-from kernelcast.graphs.vocabulary import NODE_KIND_INDEX, NODE_KINDS
+from kernelcast.graphs.vocabulary import DTYPES, NODE_KIND_INDEX, NODE_KINDS
 
 LOOPS = tuple(NODE_KIND_INDEX[kind] for kind in NODE_KINDS if kind.startswith("loop_"))
 _BLOCK, _INIT, _STORE, _LOAD, _EVALUATE, _VARIABLE = (
     NODE_KIND_INDEX[kind] for kind in ("block", "init", "store", "load", "evaluate", "variable")
 )
 _SPATIAL, _REDUCED, _OTHER_AXIS = (NODE_KIND_INDEX[kind] for kind in ("axis_spatial", "axis_reduce", "axis_other"))
+
+_ARITHMETIC = np.array(
+    [kind in ("add", "sub", "mul", "div", "floordiv", "floormod", "mod", "min", "max") for kind in NODE_KINDS]
+)
+_INTEGER_TYPES = np.array([name.startswith(("int", "uint")) for name in DTYPES])
 
 VALUE, INDEX, CONDITION, INHERITED = range(4)
 _PLACES = np.array(
@@ -43,6 +48,7 @@ class Rows:
         levels: the loops that an expression moves with, as bits, the outermost loop of the nest lowest.
         spatial: the spatial axes of the block that it moves with, as bits.
         reduced: the reduced axes of the block that it moves with.
+        integer_operations: arithmetic with integers in one execution of a statement, not in indices and conditions.
     """
 
     place: Int8[np.ndarray, " nodes"]
@@ -50,6 +56,7 @@ class Rows:
     levels: Int64[np.ndarray, " nodes"]
     spatial: Int64[np.ndarray, " nodes"]
     reduced: Int64[np.ndarray, " nodes"]
+    integer_operations: Int64[np.ndarray, " nodes"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,17 @@ class Computations:
 def read_rows(table: ProgramTable) -> Rows:
     """Finds what each row is for."""
     variables = int(table.variable.max(initial=-1)) + 1
-    return Rows(*_read_rows(table.kind, _PLACES[table.role], table.parent, table.end, table.variable, variables))
+    return Rows(
+        *_read_rows(
+            table.kind,
+            _PLACES[table.role],
+            table.parent,
+            table.end,
+            table.variable,
+            _ARITHMETIC[table.kind] & _INTEGER_TYPES[table.dtype],
+            variables,
+        )
+    )
 
 
 def find_computations(table: ProgramTable, rows: Rows, executions: Float64[np.ndarray, " nodes"]) -> Computations:
@@ -103,8 +120,9 @@ def _read_rows(
     parent: Int32[np.ndarray, " nodes"],
     end: Int32[np.ndarray, " nodes"],
     variable: Int32[np.ndarray, " nodes"],
+    calculates: Bool[np.ndarray, " nodes"],
     variables: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     count = len(kind)
     place = np.zeros(count, dtype=np.int8)
     loops = np.zeros(count, dtype=np.int32)
@@ -112,6 +130,7 @@ def _read_rows(
     levels = np.zeros(count, dtype=np.int64)
     spatial = np.zeros(count, dtype=np.int64)
     reduced = np.zeros(count, dtype=np.int64)
+    integer_operations = np.zeros(count, dtype=np.int64)
     variable_levels = np.zeros(variables, dtype=np.int64)
     variable_spatial = np.zeros(variables, dtype=np.int64)
     variable_reduced = np.zeros(variables, dtype=np.int64)
@@ -148,10 +167,13 @@ def _read_rows(
         # statements and axes are no part of an expression
         if own_place[row] != VALUE:
             above = parent[row]
+            if place[row] == VALUE:
+                integer_operations[row] += calculates[row]
+                integer_operations[above] += integer_operations[row]
             levels[above] |= levels[row]
             spatial[above] |= spatial[row]
             reduced[above] |= reduced[row]
-    return place, loops, levels, spatial, reduced
+    return place, loops, levels, spatial, reduced, integer_operations
 
 
 @compiled

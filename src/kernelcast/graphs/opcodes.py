@@ -11,46 +11,9 @@ from jaxtyping import Bool, Int8, Int16, Int32, Int64
 
 from kernelcast.graphs.compiled import compiled
 from kernelcast.graphs.computations import INDEX, VALUE, Computations, Rows
+from kernelcast.graphs.dataflow import OPCODES
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX, NODE_KINDS
-
-OPCODE_MEANINGS: dict[str, str] = {
-    "parameter": "a tensor that the program is given",
-    "fill": "the same value everywhere",
-    "iota": "values that follow from the place alone",
-    "copy": "another tensor's values, in the same order",
-    "transpose": "another tensor's values in another order or layout",
-    "broadcast": "another tensor's values, repeated, or some of them",
-    "cast": "another tensor's values in another data type",
-    "pad": "another tensor's values where a condition holds, a constant elsewhere",
-    "choose": "values of one tensor or of another, by a condition",
-    "gather": "values of a tensor at places that another tensor names",
-    "add": "elementwise; the outermost operation is an addition",
-    "subtract": "elementwise; the outermost operation is a subtraction",
-    "multiply": "elementwise; the outermost operation is a multiplication",
-    "divide": "elementwise; the outermost operation is a division",
-    "minimum": "elementwise; the outermost operation is a minimum",
-    "maximum": "elementwise; the outermost operation is a maximum, as of a ReLU",
-    "compare": "elementwise; the outermost operation is a comparison or a logical one",
-    "integer": "elementwise; the outermost operation is a division of integers or its remainder",
-    "exp": "elementwise with an exponential",
-    "sqrt": "elementwise with a square root or its reciprocal",
-    "tanh": "elementwise with a hyperbolic tangent",
-    "function": "elementwise with another function, as the logarithm or the error function",
-    "reduce_sum": "a sum over some axes",
-    "reduce_product": "a product over some axes",
-    "reduce_maximum": "a maximum over some axes",
-    "reduce_minimum": "a minimum over some axes",
-    "reduce_other": "another reduction, as the place of a maximum",
-    "contraction": "a sum of products of two tensors",
-    "convolution": "a sum of products in which a window of one tensor moves over the other",
-    "depthwise_convolution": "a convolution of each channel for itself",
-    "intrinsic": "a call for its effect alone",
-    "other": "none of these",
-}
-"""Every opcode and what it says. Of several functions in an elementwise computation the outermost one counts."""
-
-OPCODES: tuple[str, ...] = tuple(OPCODE_MEANINGS)
 
 _CODE = {name: code for code, name in enumerate(OPCODES)}
 _PARAMETER, _FILL, _IOTA, _COPY = _CODE["parameter"], _CODE["fill"], _CODE["iota"], _CODE["copy"]
@@ -215,7 +178,7 @@ def _window_axes(
     end: Int32[np.ndarray, " nodes"],
     spatial: Int64[np.ndarray, " nodes"],
     reduced: Int64[np.ndarray, " nodes"],
-) -> int:
+) -> np.int64:
     """Reduced axes of two loads that stand in one index of the first with an axis that the second has not."""
     axes = np.int64(0)
     index = moving + 1

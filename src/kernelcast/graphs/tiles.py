@@ -14,17 +14,12 @@ from jaxtyping import Bool, Float64, Int8, Int16, Int32, Int64
 
 from kernelcast.graphs.compiled import compiled
 from kernelcast.graphs.computations import INDEX, LOOPS, VALUE, Rows
+from kernelcast.graphs.slots import SLOTS
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX
 
-SLOTS = 6
-"""Dimensions of a tensor that have a place of their own, counted from the innermost one longer than 1."""
-
 TENSORS = 3
 """The tensor that is written and the two largest that are read."""
-
-RUNS = ("spatial_inner", "reduced_inner", "spatial_middle", "reduced_outer", "spatial_outer")
-"""Levels of the loops around a statement, from the innermost outwards."""
 
 _FAR = 1 << 30
 """Bound of what is known of no index; the product of two is still a number of 64 bits."""
@@ -44,7 +39,7 @@ class Tiles:
     """The levels around one statement.
 
     Attributes:
-        runs: iterations of the loops of each level, see `RUNS`.
+        runs: iterations of the loops of each level, see `kernel_features.RUNS`.
         parallel: iterations of the parallel loops around it.
         innermost: extent of the innermost loop, 1 without.
         innermost_reduced: the innermost loop moves a reduced axis.
@@ -85,6 +80,12 @@ def tiles(table: ProgramTable, rows: Rows, statement: int) -> Tiles:
         variables,
     )
     return Tiles(runs, parallel, innermost, innermost_reduced, boxes[:TENSORS], boxes[TENSORS])
+
+
+def no_tiles() -> Tiles:
+    """Those of a program that stores nothing."""
+    empty = np.zeros((TENSORS + 1, SLOTS + 2), dtype=np.float64)
+    return Tiles(np.ones(5, dtype=np.float64), 1.0, 1.0, False, empty[:TENSORS], empty[TENSORS])
 
 
 @compiled
@@ -140,7 +141,8 @@ def _tiles(
     loops = np.empty(count, dtype=np.int32)
     depth = 0
     reduced_levels = np.int64(0)
-    for row in around:
+    for level in range(count):
+        row = around[level]
         if kind[row] in LOOPS:
             loops[depth] = row
             depth += 1
@@ -190,7 +192,8 @@ def _tiles(
         last[:] = 0
         for level in range(cut, depth):
             last[variable[loops[level]]] = extent[loops[level]] - 1
-        for row in around:
+        for level in range(count):
+            row = around[level]
             axis = row + 1
             while kind[row] == _BLOCK and axis < end[row] and kind[axis] in _AXES:
                 _ranges(axis + 1, end[axis], kind, end, variable, value, first, last, low, high)
