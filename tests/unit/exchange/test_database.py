@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import gzip
 import json
 import math
@@ -63,8 +64,9 @@ def broken(line: str, how: str) -> str:
         return json.dumps([str(int(stated) ^ 1), packed])
     if how == "length":
         return json.dumps([stated, base64.b64encode(content[:-1]).decode()])
-    text = content[8:].replace(b"0.27.0.post1", b"0.99.0")
-    text = text.replace(b'"type": "tirx.PrimFunc"', b'"type": "tirx.Renamed"')
+    text = content[8:].replace(b'"type": "tirx.PrimFunc"', b'"type": "tirx.Renamed"')
+    if how == "version":
+        text = text.replace(b"0.27.0.post1", b"0.99.0")
     return json.dumps([stated, base64.b64encode(len(text).to_bytes(8, "little") + text).decode()])
 
 
@@ -73,7 +75,7 @@ def broken(line: str, how: str) -> str:
     [
         ("hash", "cannot be read", "hash is not the one that is stated"),
         ("length", "not a workload", "another length"),
-        ("version", "cannot be read", "written by TVM 0.99.0, which TVM 0.27.0.post1 cannot load"),
+        ("module", "cannot be read", "not a TVM module in JSON"),
     ],
 )
 def test_a_workload_that_is_not_what_it_states_costs_itself(database: Path, how: str, kind: str, says: str) -> None:
@@ -98,6 +100,8 @@ def test_a_workload_that_is_not_what_it_states_costs_itself(database: Path, how:
         '["0", [[[],[]],[1],{"kind":"llvm"},[]]]',
         '[true, [[[],[]],[1],{"kind":"llvm"},[]]]',
         '[0, [[[]],[1],{"kind":"llvm"},[]]]',
+        '[0, [[[["Parallel",["l0"],[]]],[]],[1],{"kind":"llvm"},[]]]',
+        '[0, [[[["Parallel",["l0"],[],[]]],[[1,2]]],[1],{"kind":"llvm"},[]]]',
         '[0, [[[],[]],["1"],{"kind":"llvm"},[]]]',
         '[0, [[[],[]],[true],{"kind":"llvm"},[]]]',
         '[0, [[[],[]],5,{"kind":"llvm"},[]]]',
@@ -163,16 +167,28 @@ def test_packed_files_are_read_and_torn_ones_refused(database: Path) -> None:
         records_of(database)
 
 
-def test_a_database_of_another_tvm_is_named_as_such() -> None:
+def test_a_workload_that_another_tvm_wrote_is_kept_as_such(database: Path) -> None:
+    before, _ = workloads_of(database)
+    edit(database / DATABASE_WORKLOADS, lambda lines: lines.__setitem__(1, broken(lines[1], "version") + "\n"))
+    found, kinds = workloads_of(database)
+    assert not kinds
+    assert [one.written_by for one in found.values()] == ["", "0.99.0", ""]
+    assert [one.loadable for one in found.values()] == [True, False, True]
+    # the names and the key are those that were stated
+    assert dataclasses.replace(found[1], module="", written_by="") == dataclasses.replace(before[1], module="")
+
+
+def test_a_database_of_another_tvm_is_read_as_such() -> None:
     found, kinds = workloads_of(EXCERPT)
-    assert not found
-    ((name, entry),) = kinds.items()
-    assert name == "a workload that cannot be read"
-    assert (entry.line, entry.count) == (1, 2)
-    assert entry.reason == "the module was written by TVM 0.16.dev0, which TVM 0.27.0.post1 cannot load"
+    assert not kinds
+    assert [(one.key, one.name, one.kind, one.written_by) for one in found.values()] == [
+        ("4b6a01847c0798be", "tensor_4b6a0184", "tensor", "0.16.dev0"),
+        ("c6c86bf55dc345d2", "T_matmul_NT_c6c86bf5", "T_matmul_NT", "0.16.dev0"),
+    ]
     records, kinds = records_of(EXCERPT)
     assert not kinds
     assert sum(record.run_seconds[0] >= 1e9 for record in records) == 2
+    assert json.loads(records[0].arguments) == [["TENSOR", "float32", [1, 512, 1, 1]], ["TENSOR", "float32", [1, 512]]]
 
 
 def test_a_folder_that_is_no_database_says_what_one_is(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from kernelcast.records import (
 )
 from kernelcast.tvm_compat import make_target, parse_module, resolve_target, structural_key
 
-EXCERPT = Path(__file__).parent / "resnet34_a100"
 Read = Callable[..., Imported]
 
 
@@ -269,16 +268,6 @@ def test_the_host_is_what_the_caller_says(database: Path) -> None:
     imported = import_database(database, {}, host_of, lambda done, total: None)
     assert imported.measurements.campaign.host == host
     assert asked == [imported.measurements.campaign.target]
-
-
-def test_a_database_of_another_tvm_is_one_clear_error(read: Read) -> None:
-    with pytest.raises(MalformedDataError) as caught:
-        read(EXCERPT)
-    said = str(caught.value)
-    assert f"{EXCERPT / DATABASE_WORKLOADS}.gz:1: " in said
-    assert "written by TVM 0.16.dev0, which TVM 0.27.0.post1 cannot load" in said
-    assert "none of its 2 lines can be read" in said
-    assert "scripts/measure.py" in said
 
 
 @pytest.mark.parametrize(
