@@ -19,7 +19,7 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.files import atomic_file, json_hash, read_json, require, unreadable, write_json
 from kernelcast.graphs.splits.leaks import check_no_leak
 from kernelcast.graphs.splits.protocol import PARTS, WHAT, Rule, Split
-from kernelcast.graphs.splits.rows import Rows, SplitWorkload
+from kernelcast.graphs.splits.rows import Rows, SplitWorkload, as_bytes, numbers_in
 
 SPLITS_FOLDER = "splits"
 SPLIT_VERSION = 2
@@ -77,7 +77,7 @@ def read_split(directory: Path, name: str) -> Split:
     path, table_path = split_files(directory, name)
     table = _read_table(table_path, content, path)
     try:
-        reasons = list(content["left_out"])
+        reasons = sorted(content["left_out"])
         if len(table) and not 0 <= int(table["part"].min()) <= int(table["part"].max()) < len(PARTS) + len(reasons):
             raise ValueError("a row is in a part that there is not")
         train, valid, test = (np.flatnonzero(table["part"] == number) for number in range(len(PARTS)))
@@ -111,14 +111,14 @@ def read_split_hash(directory: Path, name: str) -> str:
 
 
 def _table(split: Split, rows: Rows) -> np.ndarray:
-    """One entry a row: parts count from 0 in the order of `PARTS`, reasons to be left out go on."""
-    keys = rows.program_key
-    keys = np.char.encode(keys, "utf-8") if keys.dtype.kind == "U" else keys
+    """One entry a row: parts count from 0 in the order of `PARTS`, then reasons to be left out by name."""
+    keys = as_bytes(rows.program_key)
     table = np.zeros(
         len(rows), dtype=[("part", "i1"), ("workload", "<i4"), ("target", "<i2"), ("program_key", keys.dtype.str)]
     )
     table["workload"], table["target"], table["program_key"] = rows.workload, rows.target, keys
-    for number, numbers in enumerate([numbers for _, numbers in split.parts()] + list(split.left_out.values())):
+    left_out = [split.left_out[reason] for reason in sorted(split.left_out)]
+    for number, numbers in enumerate([numbers for _, numbers in split.parts()] + left_out):
         table["part"][numbers] = number
     return table
 
@@ -137,13 +137,13 @@ def _summary(split: Split, rows: Rows) -> dict[str, Any]:
 
 
 def _part_summary(numbers: np.ndarray, rows: Rows) -> dict[str, Any]:
-    workloads = [rows.workloads[number] for number in np.unique(rows.workload[numbers]).tolist()]
+    workloads = [rows.workloads[number] for number in numbers_in(rows.workload[numbers]).tolist()]
     return {
         "programs": len(numbers),
         "workloads": {each.key: each.name for each in workloads},
         "kinds": sorted({each.kind for each in workloads}),
         "networks": sorted({name for each in workloads for name in each.networks}),
-        "targets": [rows.targets[number] for number in np.unique(rows.target[numbers]).tolist()],
+        "targets": [rows.targets[number] for number in numbers_in(rows.target[numbers]).tolist()],
     }
 
 

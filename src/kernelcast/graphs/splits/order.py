@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt64
 
 from kernelcast.graphs.splits.protocol import PARTS
-from kernelcast.graphs.splits.rows import Rows
+from kernelcast.graphs.splits.rows import Rows, as_bytes
 
 WORD = 8
 """Bytes that are mixed at once."""
@@ -22,10 +22,9 @@ def draws(names: np.ndarray | Sequence[str], seed: int) -> UInt64[np.ndarray, " 
 
     The mixing steps are those of SplitMix64 (Steele et al. 2014), over the bytes of a name.
     """
-    array = np.asarray(names)
-    raw = np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
+    raw = as_bytes(np.asarray(names, dtype=None if len(names) else np.str_))
     width = max(WORD, -(-raw.dtype.itemsize // WORD) * WORD)
-    words = np.ascontiguousarray(raw.astype(f"S{width}")).view("<u8").reshape(len(raw), -1)
+    words = np.ascontiguousarray(raw.astype(f"S{width}")).view("<u8").reshape(len(raw), width // WORD)
     state = _mixed(np.full(len(raw), seed % 2**64, dtype=np.uint64))
     for column in range(words.shape[1]):
         state = _mixed(state ^ words[:, column])
@@ -36,8 +35,7 @@ def places(
     stratum: Int64[np.ndarray, " members"], names: np.ndarray, seed: int
 ) -> tuple[Int64[np.ndarray, " members"], Int64[np.ndarray, " members"]]:
     """The place of each member in the random order of its stratum, from 0, and how many the stratum has."""
-    # equal draws of different names are next to impossible; the names would decide
-    order = np.lexsort((names, draws(names, seed), stratum))
+    order = np.lexsort((draws(names, seed), stratum))
     ordered = stratum[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, dtype=np.int64)
     sizes = np.diff(np.r_[starts, len(ordered)])
@@ -63,13 +61,15 @@ def program_units(
     """What a split by programs deals out: a program, on all the targets that measured it.
 
     Returns:
-        The unit of each of the rows `among`; of each unit the stratum (workload and target of its first row) and key.
+        The unit of each of the rows `among`; of each unit the stratum (its lowest workload and target) and key.
     """
     numbers = np.flatnonzero(among)
-    keys, first, unit = np.unique(rows.program_key[numbers], return_index=True, return_inverse=True)
-    first_rows = numbers[first]
-    stratum = rows.workload[first_rows] * max(len(rows.targets), 1) + rows.target[first_rows]
-    return unit, stratum, keys
+    keys = rows.program_key[numbers]
+    # numbers sort ten times as fast as texts; two programs that share one by chance stay together
+    _, first, unit = np.unique(draws(keys, 0), return_index=True, return_inverse=True)
+    stratum = np.full(len(first), np.iinfo(np.int64).max)
+    np.minimum.at(stratum, unit, rows.stratum[numbers])
+    return unit, stratum, keys[first]
 
 
 def shapes_in_turn(rows: Rows, shapes: np.ndarray, seed: int) -> Int64[np.ndarray, " shapes"]:

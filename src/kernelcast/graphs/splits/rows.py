@@ -44,7 +44,7 @@ class Rows:
     Attributes:
         workload: number of each row's workload in `workloads`.
         target: number of each row's target in `targets`.
-        program_key: structural hash of each scheduled module.
+        program_key: structural hash of each scheduled module, as text or as bytes.
         workloads: all there are, also those without rows.
         targets: the TVM targets as dicts.
     """
@@ -67,7 +67,7 @@ class Rows:
         return cls(
             workload=np.asarray(programs.workload, dtype=np.int64),
             target=np.asarray(programs.target, dtype=np.int64),
-            program_key=np.asarray(programs.program_key),
+            program_key=as_bytes(np.asarray(programs.program_key)),
             workloads=described,
             targets=tuple(json.loads(target) for target in programs.targets),
         )
@@ -94,10 +94,15 @@ class Rows:
                 members[number] = each
         return members
 
+    @property
+    def stratum(self) -> Int64[np.ndarray, " rows"]:
+        """A number for each row's workload on its target."""
+        return self.workload * len(self.targets) + self.target
+
     @cached_property
     def present(self) -> list[int]:
         """Numbers of the workloads that have rows."""
-        numbers: list[int] = np.unique(self.workload).tolist()
+        numbers: list[int] = numbers_in(self.workload).tolist()
         return numbers
 
     def kinds(self) -> list[str]:
@@ -110,8 +115,23 @@ class Rows:
 
     def shown_targets(self) -> str:
         """The targets that have rows, for a message."""
-        return "; ".join(json.dumps(self.targets[number]) for number in np.unique(self.target))
+        return "; ".join(json.dumps(self.targets[number]) for number in numbers_in(self.target))
 
     def of_workloads(self, numbers: Sequence[int]) -> np.ndarray:
         """Whether each row is of one of the workloads `numbers`."""
         return np.isin(self.workload, np.asarray(numbers, dtype=np.int64))
+
+
+def numbers_in(column: Int64[np.ndarray, " rows"]) -> Int64[np.ndarray, " numbers"]:
+    """The small numbers that a column has, ascending; without sorting it."""
+    return np.flatnonzero(np.bincount(column)) if len(column) else np.zeros(0, dtype=np.int64)
+
+
+def as_bytes(texts: np.ndarray) -> np.ndarray:
+    """Texts in UTF-8, as numpy's bytes: a quarter of the size."""
+    if texts.dtype.kind != "U":
+        return texts
+    try:
+        return texts.astype(np.bytes_)  # ten times as fast as encoding
+    except UnicodeEncodeError:
+        return np.char.encode(texts, "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.tvm_compat import load_tvm, parse_module
+from kernelcast.tvm_compat import load_tvm, parse_module, structural_key
 
 
 def anchor_key(module: str) -> str:
@@ -19,29 +20,42 @@ def anchor_key(module: str) -> str:
 
     A convolution alone, with its bias and activation fused, or taken out of a network have one anchor: TVM itself takes
     the schedule found for one of them for the others (`module_equality="anchor-block"` of its tuning databases).
-    Shapes, strides, layout and type of the computation are part of it, padding and what is fused to it are not.
+    Shapes, strides, layout and type of the computation are part of it; padding and what is fused to it are not. Where
+    nothing is reduced it is the whole program.
 
     Args:
         module: the unscheduled module as JSON.
 
     Returns:
-        16 hexadecimal digits; empty where nothing is reduced, or this TVM cannot read the module.
+        16 hexadecimal digits; empty where this TVM cannot read the module.
     """
-    if not module:
-        return ""
-    load_tvm()
-    find = importlib.import_module("tvm.s_tir.analysis").find_anchor_sblock
     try:
-        block = find(parse_module(module))
+        unscheduled = parse_module(module)
     except MalformedDataError:
         return ""  # of another TVM: its other identities remain
-    except Exception:
-        # TVM's analysis wants exactly one function, and knows the work of what it can count
-        return ""
+    program = _plain(unscheduled)
+    try:
+        block = importlib.import_module("tvm.s_tir.analysis").find_anchor_sblock(program)
+    except Exception:  # TVM's error for work that it cannot count, of whatever type
+        block = None
     if block is None:
-        return ""
+        return structural_key(program)
     value = importlib.import_module("tvm_ffi").structural_hash(block, map_free_vars=True)
     return f"{value & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+def _plain(module: Any) -> Any:
+    """A copy without what depends on where it comes from: networks count in 64 bits, and mark their functions."""
+    tvm = load_tvm()
+    # TVM's error where data are of 64 bits, as tokens are: then the counts remain as they are
+    with contextlib.suppress(Exception):
+        module = importlib.import_module("tvm.tirx.transform").ForceNarrowIndexToInt32()(module)
+    functions = {}
+    for name, function in module.functions.items():
+        for attribute in dict(function.attrs or {}):
+            function = function.without_attr(attribute)
+        functions[name] = function
+    return tvm.IRModule(functions)
 
 
 def shape_numbers(

@@ -12,7 +12,7 @@ import numpy as np
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.splits.order import places, program_units, shapes_for
 from kernelcast.graphs.splits.protocol import EACH_PART, LEARNED_OR_TESTED, Rule, Split, check_share, split_of
-from kernelcast.graphs.splits.rows import Rows
+from kernelcast.graphs.splits.rows import Rows, numbers_in
 
 SEEN_WORKLOAD = "on the held-out target, of a workload that is learned from"
 HELD_OUT_WORKLOAD = "on a target that is learned from, of a held-out workload"
@@ -77,7 +77,7 @@ class TargetSplit:
         return split_of(test, self._valid(rows, learned, shot), rules, left_out)
 
     def _held_targets(self, rows: Rows) -> list[int]:
-        present = np.unique(rows.target).tolist()
+        present = numbers_in(rows.target).tolist()
         wanted = json.loads(json.dumps(self.hold_out or {}, default=_plain))
         held = [number for number in present if wanted and _has(rows.targets[number], wanted)]
         if not held or len(held) == len(present):
@@ -91,17 +91,20 @@ class TargetSplit:
         """Whether each row is a shot: the first programs of each workload and target in a random order."""
         chosen = np.zeros(len(rows), dtype=bool)
         numbers = np.flatnonzero(among)
-        stratum = rows.workload[numbers] * len(rows.targets) + rows.target[numbers]
-        place, _ = places(stratum, rows.program_key[numbers], self.seed)
+        place, _ = places(rows.stratum[numbers], rows.program_key[numbers], self.seed)
         chosen[numbers[place < self.shots]] = True
         return chosen
 
     def _valid(self, rows: Rows, learned: np.ndarray, shot: np.ndarray) -> np.ndarray:
+        """Whether each row validates: a share of the programs of each stratum, out of those that are no shots."""
         unit, stratum, keys = program_units(rows, learned)
-        # another order than that of the shots, which would all be drawn here first
-        place, size = places(stratum, keys, self.seed + 1)
-        drawn = (size > 1) & (place < np.minimum(np.maximum(1, np.round(self.valid_share * size)), size - 1))
-        drawn &= ~np.isin(keys, rows.program_key[shot])
+        _, which, sizes = np.unique(stratum, return_inverse=True, return_counts=True)
+        wanted = np.minimum(np.maximum(1, np.round(self.valid_share * sizes)), sizes - 1)[which]
+        free = np.flatnonzero(~np.isin(keys, rows.program_key[shot]))
+        # another order than that of the shots
+        place, _ = places(stratum[free], keys[free], self.seed + 1)
+        drawn = np.zeros(len(keys), dtype=bool)
+        drawn[free] = place < wanted[free]
         valid = np.zeros(len(rows), dtype=bool)
         valid[np.flatnonzero(learned)] = drawn[unit]
         return valid
