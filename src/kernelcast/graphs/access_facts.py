@@ -66,11 +66,8 @@ def footprint(
 ) -> int:
     """Distinct bytes of the accesses `first:last`; those to one buffer are taken to overlap.
 
-    Args:
-        first, last: numbers of accesses.
-        touched, buffer: by access.
-        of_buffer: room for one number a buffer.
-        largest: gets the bytes of the buffers with the most bytes, falling.
+    `touched` and `buffer` are by access, `of_buffer` is room for one number a buffer, and `largest` gets the bytes of
+    the buffers with the most of them, falling.
     """
     total = 0
     largest[:] = 0
@@ -106,19 +103,17 @@ def access_facts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """What each access and each loop touches.
 
-    Args:
-        kind, role, end, extent, buffer_of_row: columns of the table.
-        loop: row of the innermost loop around each row.
-        rows: rows of the accesses.
-        span, terms, tables: what `index_values` gave.
-        shape, shape_offset, element_bytes: of the buffers.
+    `loop` is the row of the innermost loop around each row, `rows` are those of the accesses, `span`, `terms` and
+    `tables` are what `index_values` gave; the other arguments are columns of the table and of the buffers.
 
     Returns:
-        By access: `elements` distinct; `bytes` [accesses, 2] touched by one execution of the innermost loop and by the whole
+        By access: `elements` distinct; `bytes` [accesses, 2] touched by one execution of the innermost loop and by
+            the whole
         program; `strides` [accesses, loops] in elements, innermost loop first, 0 where nothing moves;
-        `reuse` [accesses, 3]: iterations of the innermost loop that leaves the address unchanged (1 without), bytes that all
-        accesses touch in one iteration of it, executions of the access in one iteration of it.
-        By row: `touched` [rows, 2]: distinct bytes in one execution of a loop (row 0: of the program), and in one of its
+        `reuse` [accesses, 3]: iterations of the innermost loop that leaves the address unchanged (1 without), bytes
+        that all accesses touch in one iteration of it, executions of the access in one iteration of it.
+        By row: `touched` [rows, 2]: distinct bytes in one execution of a loop (row 0: of the program), and in one of
+            its
         iterations; `largest` [rows, buffers]: the first of these for the buffers with the most bytes.
     """
     count, accesses = len(kind), len(rows)

@@ -1,9 +1,9 @@
 """The abstract syntax tree of a scheduled program as arrays.
 
-After Tomczak et al. 2019 (arXiv 1904.11876), with the context of AutoTVM (arXiv 1805.08166, appendix A) at loops and memory
-features of the kind that Ansor (arXiv 2006.06762, appendix B) takes at accesses: the tree holds loops, blocks, branches,
-statements, accesses and arithmetic; its leaves are constants and variables. `vocabulary.NODE_FEATURES` is the table of its
-features.
+After Tomczak et al. 2019 (arXiv 1904.11876), with the context of AutoTVM (arXiv 1805.08166, appendix A) at loops and
+memory features of the kind that Ansor (arXiv 2006.06762, appendix B) takes at accesses: the tree holds loops, blocks,
+branches, statements, accesses and arithmetic; its leaves are constants and variables. `vocabulary.NODE_FEATURES` is
+the table of its features.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from jaxtyping import Float64
 
 from kernelcast.graphs.columns import columns_of, place_kernel_features
 from kernelcast.graphs.facts import Facts
+from kernelcast.graphs.kernel_features import KERNEL_FEATURES
 from kernelcast.graphs.options import DIRECTIONS, ViewOptions
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.views import AstGraphs
-from kernelcast.graphs.vocabulary import NODE_FEATURES, Feature
+from kernelcast.graphs.vocabulary import NODE_FEATURES
 
 
 def syntax_tree(
@@ -24,7 +25,6 @@ def syntax_tree(
     facts: Facts,
     options: ViewOptions,
     kernel_row: Float64[np.ndarray, " kernel_features"],
-    kernel_features: tuple[Feature, ...],
 ) -> AstGraphs:
     """The tree of one program, as `AstGraphs` of length 1.
 
@@ -32,8 +32,7 @@ def syntax_tree(
         table: the program.
         facts: what is known of its rows.
         options: which parts of the tree and which features it keeps, and where the features of the program go.
-        kernel_row: features of the program as a whole, natural values.
-        kernel_features: what they mean.
+        kernel_row: of `kernel_features.kernel_features`.
     """
     from kernelcast.graphs.syntax_edges import syntax_edges
     from kernelcast.graphs.syntax_nodes import family, node_features, number_nodes
@@ -92,7 +91,7 @@ def syntax_tree(
     names, features, kernel_names, kernel_values = place_kernel_features(
         kept.names,
         features[:, kept.kept] if options.leave_out else features,
-        columns_of(kernel_features, options),
+        columns_of(KERNEL_FEATURES, options),
         kernel_row,
         options.static_features,
     )

@@ -1,8 +1,8 @@
 """Machine code of the kernels that run over the table of a program.
 
 Compiling takes seconds, so the code is kept on disk. Numba looks at the file of a kernel alone to see whether its code
-is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code of a module lives in
-a folder named by a hash over the module and all modules of this package that it imports, directly or not.
+is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code of a module
+lives in a folder named by a hash over the module and all modules of this package that it imports, directly or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ def compiled(function: _Kernel) -> _Kernel:
         numba.config.CACHE_DIR = before
 
 
-@lru_cache(maxsize=None)
+@cache
 def cache_directory(module: str) -> Path | None:
     """Where the code of a module's kernels is kept, as its sources are now; None where nothing can be written."""
     digest = hashlib.sha256()

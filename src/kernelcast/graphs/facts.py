@@ -18,7 +18,8 @@ class Facts:
 
     Attributes:
         loop: row of the innermost loop around, -1 without.
-        statement: row of the store, intrinsic call or branch that the row is an expression of (itself, at one), -1 outside.
+        statement: row of the store, intrinsic call or branch that the row is an expression of (itself, at one), -1
+            outside.
         place: one of `loop_facts.VALUES`, `INDICES` (below an index of an access) and `BINDINGS` (of an axis).
         executions: how often the row is reached.
         reduction: loops that drive a reduced axis.
@@ -29,7 +30,8 @@ class Facts:
         flops: floating-point operations of one execution: of a statement its own, of a loop or block all in it.
         transcendental: the part of a statement's that are exp, sqrt, tanh, ...
         iterations: innermost iterations in one execution of a loop.
-        touched: distinct bytes in one execution of a loop and in one of its iterations, in cache lines; row 0: of the program.
+        touched: distinct bytes in one execution of a loop and in one of its iterations, in cache lines; row 0: of the
+            program.
         largest: the first of these for the buffers with the most bytes, falling.
         access: number of the access that the row is, -1 where it is none.
         access_row: row of each access, in order.
@@ -37,8 +39,8 @@ class Facts:
         elements: distinct elements that an access touches.
         access_bytes: bytes that an access touches in one execution of its innermost loop, and in all.
         strides: elements between two iterations of the loops around an access, the innermost first; 0 where it stays.
-        reuse: extent of the innermost loop that leaves the address unchanged (1 without); in one iteration of this loop, the
-            bytes that all accesses touch and the executions of this one.
+        reuse: extent of the innermost loop that leaves the address unchanged (1 without); in one iteration of this
+            loop, the bytes that all accesses touch and the executions of this one.
         index_span: terms of the index, binding or condition that the row is, a start and an end in `index_terms`.
         index_terms: see `index_terms`.
         index_tables: values of the terms that are tables.

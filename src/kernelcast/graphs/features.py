@@ -54,8 +54,8 @@ def natural(features: FlatFeatures, name: str) -> Float64[np.ndarray, " programs
     """
     if name not in features.names:
         raise ConfigError(
-            f"the flat features of these programs have no column {name}: its group is one of features.leave_out; keep all "
-            "groups for this model and run `dvc repro graphs`"
+            f"the flat features of these programs have no column {name}: its group is one of features.leave_out; "
+            "keep all groups for this model and run `dvc repro graphs`"
         )
     values: Float64[np.ndarray, " programs"] = np.expm1(features.column(name).astype(np.float64))
     return values

@@ -240,6 +240,7 @@ PROGRAM_FEATURES: tuple[Feature, ...] = (
         for feature in STATEMENT_FEATURES
     ),
 )
-"""Columns of a program; all are stored as `log1p`, flags and shares too, so that `features.natural` reads each alike."""
+"""Columns of a program; all are stored as `log1p`, flags and shares too, so that `features.natural` reads each
+alike."""
 
 PROGRAM_INDEX: dict[str, int] = {feature.name: place for place, feature in enumerate(PROGRAM_FEATURES)}

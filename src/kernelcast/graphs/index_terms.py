@@ -7,8 +7,8 @@ A schedule makes indices such as `i // 4 * 8 + i % 4 + j * 2`. What moves along 
 which is closed under the divisions that splitting and fusing loops make, whatever the loop's length. What is no
 staircase becomes a table of its values over the iterations. Terms stand in the rows of one array, tables in another.
 
-A division of a sum is split exactly where the parts allow it, and term by term (leaving out carries) where they do not. So
-counts of elements are exact for affine indices and close estimates otherwise.
+A division of a sum is split exactly where the parts allow it, and term by term (leaving out carries) where they do
+not. So counts of elements are exact for affine indices and close estimates otherwise.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def put_divided(
     tables: np.ndarray,
     used: int,
 ) -> tuple[int, int]:
-    """Writes how `(constant + source) // divisor`, or the remainder, moves; gives terms written and values of its table."""
+    """Writes how `(constant + source) // divisor`, or the remainder, moves; gives what `put_sum` gives."""
     scale, width, modulus, shift = source[SCALE], source[WIDTH], source[MODULUS], source[SHIFT]
     if source[TABLE] < 0 and scale % divisor == 0:
         factor = 0 if remainder else scale // divisor

@@ -111,10 +111,8 @@ def divisible(term: np.ndarray, tables: np.ndarray, extent: int, divisor: int) -
     """Whether a term only takes multiples of `divisor`."""
     if term[TABLE] < 0:
         return term[SCALE] % divisor == 0
-    for place in range(term[TABLE], term[TABLE] + extent):
-        if tables[place] % divisor != 0:
-            return False
-    return True
+    values = tables[term[TABLE] : term[TABLE] + extent]
+    return not (values % divisor).any()
 
 
 @compiled
@@ -129,12 +127,11 @@ def index_values(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The sum that each index, binding and condition is.
 
-    Args:
-        kind, role, parent, end, extent, variable, value: columns of the table.
+    The arguments are columns of the table.
 
     Returns:
-        `span` [rows, 2]: the terms of row r are `terms[span[r, 0]:span[r, 1]]`, by the row of their loop, outermost first;
-        `terms`; `tables`.
+        `span` [rows, 2]: the terms of row r are `terms[span[r, 0]:span[r, 1]]`, by the row of their loop, outermost
+        first; `terms`; `tables`.
     """
     count = len(kind)
     span, constants = np.zeros((count, 2), np.int64), np.zeros(count, np.int64)

@@ -36,8 +36,8 @@ def surroundings(
     """What stands around each row.
 
     Returns:
-        `loop`: row of the innermost loop around, -1 without; `statement`: row of the store, intrinsic call or branch whose
-        expression it is part of (itself, at one), -1 outside; `place`: one of VALUES, INDICES, BINDINGS;
+        `loop`: row of the innermost loop around, -1 without; `statement`: row of the store, intrinsic call or branch
+        whose expression it is part of (itself, at one), -1 outside; `place`: one of VALUES, INDICES, BINDINGS;
         `executions`: how often the row is reached; `reduction`: loops that drive a reduced axis.
     """
     count = len(kind)
@@ -104,8 +104,8 @@ def lanes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lanes of each row, and the vectorised loops that TVM runs one by one.
 
-    `VectorizeLoop` gives up under a condition that differs between lanes: of a block, a branch or a choice that evaluates
-    one side only.
+    `VectorizeLoop` gives up under a condition that differs between lanes: of a block, a branch or a choice that
+    evaluates one side only.
 
     Returns:
         `lanes`: extent of the vectorised loops here and around, 1 without or where lanes cannot run together;

@@ -207,12 +207,10 @@ def program_values(
     element_bytes: np.ndarray,
     temporary: np.ndarray,
 ) -> np.ndarray:
-    """The natural values of a program's row; arguments are columns and facts, and:
+    """The natural values of a program's row.
 
-    Args:
-        statements: the rows of all statements, see `statement_values`.
-        rows: the row of the table of each.
-        moved: traffic past the caches, in the order of the columns.
+    `statements` and `rows` are what `statement_values` gave, `moved` is the traffic past the caches in the order of the
+    columns; the other arguments are columns of the table, facts and buffers.
     """
     values = np.zeros(WIDTH, np.float64)
     put_work(values, statements, rows, kind, extent, loop, executions)

@@ -147,10 +147,9 @@ def statement_values(
     reuse: np.ndarray,
     sizes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all statements in program order, and the row of the table of each; arguments are columns and facts.
+    """The rows of all statements in program order, and the row of the table of each.
 
-    Args:
-        sizes: bytes of each buffer.
+    `sizes` are bytes by buffer; the other arguments are columns of the table and facts.
     """
     number, rows = np.full(len(kind), -1, np.int32), np.empty(len(kind), np.int32)
     count = 0

@@ -96,7 +96,7 @@ def walk(module: Any) -> ProgramTable:
 
 
 def dtype_entry(dtype: str) -> tuple[int, int]:
-    """The index into `DTYPES` and the bytes of one value of `dtype` (`float32`, `int8x4`, ...); a pointer counts as 8."""
+    """The index into `DTYPES` and the bytes of a value of `dtype`, as `float32` or `int8x4`; a pointer counts as 8."""
     match = _BITS.match(dtype)
     if match is None:
         return DTYPES.index("handle" if dtype == "handle" else "other"), 8

@@ -75,14 +75,11 @@ def moved_bytes(
 ) -> np.ndarray:
     """Bytes between memory and caches of several sizes that drop what was not used for longest.
 
-    A loop brings in what it touches once if one iteration fits: what the next iteration uses again is still there. Otherwise
+    A loop brings in what it touches once if one iteration fits: what the next iteration uses again is still there.
+        Otherwise
     each iteration brings in all that its own inner loops bring in. Below the innermost loops all fits.
 
-    Args:
-        kind, extent: columns of the table.
-        loop: row of the innermost loop around each row.
-        touched: bytes by loop, see `access_facts`.
-        cache_bytes: sizes of the caches.
+    `loop` is the row of the innermost loop around each row, `touched` the bytes by loop, see `access_facts`.
     """
     count, caches = len(kind), len(cache_bytes)
     below, inner_loops = np.zeros((count, caches), np.int64), np.zeros(count, np.int64)
