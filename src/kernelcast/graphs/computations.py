@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int8, Int16, Int32, Int64
+from jaxtyping import Bool, Int8, Int16, Int32, Int64
 
 from kernelcast.graphs.compiled import compiled
 from kernelcast.graphs.table import ROLES, ProgramTable
@@ -68,7 +68,7 @@ class Computations:
         start: the store that sets the start value in another block, -1 without.
         owner: the block of every row by the row of the block, the store itself outside of blocks, -1 outside of both.
         start_owner: the block with the start value, -1 without.
-        accumulates: adds to what it wrote before.
+        accumulates: a reduction: adds to what it wrote before, from a start value or along a reduced axis.
         parameters: tensors that are read before anything wrote them and are no temporaries, in order of first use.
         edges: producer, consumer and tensor, a row an edge. Producers are numbered with the parameters first, then the
             computations, and so are the consumers.
@@ -99,7 +99,7 @@ def read_rows(table: ProgramTable) -> Rows:
     )
 
 
-def find_computations(table: ProgramTable, rows: Rows, executions: Float64[np.ndarray, " nodes"]) -> Computations:
+def find_computations(table: ProgramTable, rows: Rows, executions: Int64[np.ndarray, " nodes"]) -> Computations:
     """Finds the computations of a program and the tensors between them.
 
     Args:
@@ -108,7 +108,7 @@ def find_computations(table: ProgramTable, rows: Rows, executions: Float64[np.nd
         executions: how often each row is reached.
     """
     found = _find_computations(
-        table.kind, rows.place, table.parent, table.end, table.buffer, table.buffers.temporary, executions
+        table.kind, rows.place, table.parent, table.end, table.buffer, table.buffers.temporary, executions, rows.reduced
     )
     return Computations(*found)
 
@@ -184,7 +184,8 @@ def _find_computations(
     end: Int32[np.ndarray, " nodes"],
     buffer: Int32[np.ndarray, " nodes"],
     temporary: Bool[np.ndarray, " buffers"],
-    executions: Float64[np.ndarray, " nodes"],
+    executions: Int64[np.ndarray, " nodes"],
+    reduced: Int64[np.ndarray, " nodes"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     count, buffers = len(kind), len(temporary)
     owner = np.full(count, -1, dtype=np.int32)
@@ -303,7 +304,9 @@ def _find_computations(
     for position in range(nodes):
         own = order[position]
         main_rows[position] = main[own]
-        accumulates[position] = adding[own] >= 0
+        if adding[own] >= 0:
+            begun = written[own, buffer[adding[own]]] <= adding[own]
+            accumulates[position] = begun or start[own] >= 0 or reduced[adding[own]] != 0
         if start[own] >= 0:
             start_rows[position] = main[start[own]]
             start_owner[position] = owner_row[start[own]]

@@ -24,7 +24,7 @@ OPCODE_MEANINGS: dict[str, str] = {
     "fill": "the same value everywhere",
     "iota": "values that follow from the place alone",
     "copy": "another tensor's values, in the same order",
-    "transpose": "another tensor's values in another order or layout",
+    "transpose": "another tensor's values in another order, layout or shape",
     "broadcast": "another tensor's values, repeated, or some of them",
     "cast": "another tensor's values in another data type",
     "pad": "another tensor's values where a condition holds, a constant elsewhere",
