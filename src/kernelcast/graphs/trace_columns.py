@@ -130,13 +130,13 @@ _CODES = {word: code for code, word in enumerate(WORDS, start=1)}
 
 def word_code(text: str) -> int:
     """The code of a text: of one of `WORDS` its place from 1, of others one of the buckets after; empty: 0."""
+    if len(text) > LONG_TEXT:
+        return len(WORDS) + WORD_BUCKETS + 1
     # a literal text keeps its quotation marks in the trace
     plain = text.strip('"')
     known = _CODES.get(plain)
     if known is not None:
         return known
-    if len(plain) > LONG_TEXT:
-        return len(WORDS) + WORD_BUCKETS + 1
     return len(WORDS) + 1 + _hash(plain) % WORD_BUCKETS if plain else 0
 
 

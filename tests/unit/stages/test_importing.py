@@ -111,7 +111,7 @@ def test_the_run_counts_what_came_in(imported: Path, source: Path) -> None:
     run = client.search_runs(["1"], "tags.`kernelcast.stage` = 'import'")[-1]
     assert run.info.status == "FINISHED"
     counts = {name.removeprefix("import/"): value for name, value in run.data.metrics.items()}
-    assert counts == {"records": 12, "copies": 0, "set_aside": 0, "measured": 9, "run_error": 3}
+    assert counts == {"records": 12, "failed_records": 3, "copies": 0, "set_aside": 0, "measured": 9, "run_error": 3}
     assert run.inputs.dataset_inputs[0].dataset.name == "measurements"
 
 
@@ -124,7 +124,10 @@ def test_this_machine_is_described_when_it_measured(
     assert campaign.host is not None
     assert campaign.host.peak_flops_per_second > 1e8
     assert read_campaign(imported / "data" / "measurements")[0].host is None
-    assert "12 records became 12 programs of 3 workloads (9 measured, 3 run_error)" in caplog.text
+    assert (
+        "12 records, 9 with times and 3 of failures, became 12 programs of 3 workloads (9 measured, 3 run_error)"
+        in caplog.text
+    )
 
 
 def test_what_is_there_stays_unless_it_is_an_import_to_be_replaced(source: Path, runs: str, tmp_path: Path) -> None:
