@@ -32,6 +32,7 @@ class PathsConfig:
     models: str = MISSING
     evaluation: str = MISSING
     report: str = MISSING
+    look: str = MISSING
     runs: str = MISSING
 
 
@@ -187,12 +188,27 @@ class ReportConfig:
     tracking: TrackingConfig = MISSING
 
 
+@dataclass
+class LookConfig:
+    """Root of `scripts/look.py`."""
+
+    program: str | None = None
+    workload: str | None = None
+    rank: str | None = None
+    other: str | None = None
+    source: bool = MISSING
+    measurements: list[str] = MISSING
+    output: str | None = None
+    paths: PathsConfig = MISSING
+
+
 SCHEMAS: dict[str, type] = {
     "measure": MeasureConfig,
     "graphs": GraphsConfig,
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
     "report": ReportConfig,
+    "look": LookConfig,
     "export": ExportConfig,
     "import": ImportConfig,
 }
