@@ -7,9 +7,11 @@ run that fails in set-up, in fitting or on Ctrl-C is closed as what it is.
 from __future__ import annotations
 
 import getpass
+import importlib.metadata
 import json
 import logging
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -125,6 +127,7 @@ def tracked_run(config: DictConfig, name: str, stage: str) -> Iterator[TrackedRu
     try:
         with sigterm_as_interrupt():
             run.text(OmegaConf.to_yaml(config, resolve=True), "config.yaml")
+            run.text(json.dumps(environment(), indent=2), "environment.json")
             run.params(flatten(OmegaConf.to_container(config, resolve=True)))
             yield run
         status = "FINISHED"
@@ -244,6 +247,16 @@ def provenance_tags(root: Path) -> dict[str, str]:
         "kernelcast.git_dirty": str(dirty).lower(),
         "kernelcast.command": " ".join(sys.argv)[:LONGEST_PARAM],
         PROCESS_TAG: f"{socket.gethostname()}/{os.getpid()}@{psutil.Process().create_time():.2f}",
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What somebody who repeats a run needs beside its configuration: the whole command line and all versions."""
+    packages = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
+    return {
+        "command": [sys.executable, *sys.argv],
+        "python": platform.python_version(),
+        "packages": dict(sorted(packages.items(), key=lambda package: str(package[0]).lower())),
     }
 
 

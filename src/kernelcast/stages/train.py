@@ -30,6 +30,12 @@ logger = logging.getLogger(__name__)
 TRAIN_SECONDS = "train_seconds"
 """Metric of a run: how long `fit` took."""
 
+SPLIT_TAG = "kernelcast.split_hash"
+"""Tag of a run: hash of the split, and of the programs that it splits."""
+
+LONGEST_ROW_LIST = 16 * 2**20
+"""Bytes of a list of rows that every run keeps, of some 700,000 programs; a study makes hundreds of runs."""
+
 
 class History:
     """A `MetricLog` that keeps every value for the learning curve and passes it on to the tracked run."""
@@ -93,6 +99,7 @@ def train(config: DictConfig) -> float:
         split = read_split(graphs, config.split)
         split_hash = read_split_hash(graphs, config.split)
         run.dataset("graphs", read_data_hash(graphs), graphs)
+        record_split(run, graphs, config.split, split_hash)
 
         history = History(run)
         started = time.perf_counter()
@@ -124,6 +131,20 @@ def train(config: DictConfig) -> float:
             "%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output
         )
     return objective
+
+
+def record_split(run: TrackedRun, graphs: Path, name: str, split_hash: str) -> None:
+    """Stores with the run which programs it learned from: what the split's file says, and its list of rows if short.
+
+    A longer list is named there by its hash, and made again by `graphs` with the settings and the seed that are there.
+    """
+    from kernelcast.graphs.splits import split_files
+
+    described, rows = split_files(graphs, name)
+    run.tags({SPLIT_TAG: split_hash})
+    run.artifact(described, "split")
+    if rows.stat().st_size <= LONGEST_ROW_LIST:
+        run.artifact(rows, "split")
 
 
 def make_model(config: DictConfig) -> CostModel:

@@ -11,7 +11,16 @@ from omegaconf import DictConfig, OmegaConf
 from kernelcast.files import write_json
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
-from kernelcast.graphs.splits import RandomSplit, WorkloadSplit, read_split, read_split_hash, write_split
+from kernelcast.graphs.splits import (
+    RandomSplit,
+    Rows,
+    SplitWorkload,
+    WorkloadSplit,
+    make_split,
+    read_split,
+    read_split_hash,
+    write_split,
+)
 from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, feature_version, write_programs
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES
@@ -91,10 +100,15 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
         options=OPTIONS,
     )
     data_hash = write_programs(data / "graphs", programs, description)
-    names = [WORKLOADS[number] for number in programs.workload]
+    rows = Rows(
+        programs.workload.astype(np.int64),
+        programs.target.astype(np.int64),
+        programs.program_key,
+        tuple(SplitWorkload(f"{name}-key", name, name, {}, {}) for name in WORKLOADS),
+        (TARGET,),
+    )
     for name, splitter in (("random", RandomSplit(0.4, 0.1, 0)), ("workload", WorkloadSplit(0.5, 0.25, 0))):
-        split = splitter.split(programs.workload.astype(np.int64), WORKLOADS)
-        write_split(data / "graphs", name, split, programs.program_key, names, data_hash, {})
+        write_split(data / "graphs", name, make_split(splitter, rows), rows, data_hash, {"seed": 0})
         for model in ("random", "xgboost"):
             write_trained(data / "models" / name / model, model, name, programs, data / "graphs")
     return folder

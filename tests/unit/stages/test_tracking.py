@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -52,6 +53,9 @@ def test_a_finished_run_holds_params_metrics_artifacts_and_provenance(config: Di
     assert stored.inputs.dataset_inputs[0].dataset.digest == "0123456789abcdef"
     text = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/config.yaml")
     assert OmegaConf.create(text) == config
+    environment = json.loads(mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/environment.json"))
+    assert environment["command"] == [sys.executable, *sys.argv]
+    assert environment["packages"]["mlflow"] == mlflow.__version__
 
 
 @pytest.mark.parametrize(("error", "status"), [(ValueError("bad batch"), "FAILED"), (KeyboardInterrupt(), "KILLED")])
