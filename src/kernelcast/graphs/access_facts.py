@@ -39,7 +39,7 @@ def find_accesses(kind: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.n
             number[row] = count
             rows[count] = row
             count += 1
-    return rows[:count].copy(), number
+    return rows[:count], number
 
 
 @compiled
@@ -70,7 +70,8 @@ def footprint(
     the buffers with the most of them, falling.
     """
     total = 0
-    largest[:] = 0
+    for place in range(len(largest)):
+        largest[place] = 0
     for access in range(first, last):
         of_buffer[buffer[access]] = 0
     for access in range(first, last):
@@ -134,7 +135,8 @@ def access_facts(
     inner = np.full(accesses, CACHE_LINE_BYTES, np.int64)
     strides, loops_added = np.zeros((accesses, STRIDE_LOOPS), np.int64), np.zeros(accesses, np.int32)
     reuse, executions = np.zeros((accesses, 3), np.int64), np.ones(accesses, np.int64)
-    reuse[:, 0] = 1
+    for access in range(accesses):
+        reuse[access, 0] = 1
     touched, largest = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST_BUFFERS), np.int64)
     of_buffer, scratch = np.zeros(len(element_bytes), np.int64), np.zeros(LARGEST_BUFFERS, np.int64)
     first = accesses
@@ -175,7 +177,7 @@ def access_facts(
             loops_added[access] += 1
             executions[access] *= extent[row]
         touched[row, 0] = footprint(first, last, now, buffer, of_buffer, largest[row])
-    touched[0, :] = footprint(0, accesses, now, buffer, of_buffer, largest[0])
+    touched[0, 0] = touched[0, 1] = footprint(0, accesses, now, buffer, of_buffer, largest[0])
     elements = np.ones(accesses, np.int64)
     for access in range(accesses):
         offset = shape_offset[buffer[access]]
@@ -184,5 +186,6 @@ def access_facts(
                 distinct[access, dimension], widest[access, dimension] + 1, shape[offset + dimension]
             )
     bytes_touched = np.empty((accesses, 2), np.int64)
-    bytes_touched[:, 0], bytes_touched[:, 1] = inner, now
+    for access in range(accesses):
+        bytes_touched[access, 0], bytes_touched[access, 1] = inner[access], now[access]
     return buffer, elements, bytes_touched, strides, reuse, touched, largest

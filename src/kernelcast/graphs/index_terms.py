@@ -22,18 +22,39 @@ LOOP, SCALE, WIDTH, MODULUS, SHIFT, TABLE = range(6)
 
 TERM_COLUMNS = 6
 
-DENSE_RANGE = 8
-"""A table whose values span at most so many times its length is counted by marking, others by sorting."""
+HASH_FACTOR = 40503
+"""Odd and large, so that values in a row are spread."""
+
+# Loops over elements below, not assignments of whole rows: those take seconds to compile.
 
 
 @compiled
-def grown(array: np.ndarray, needed: int) -> np.ndarray:
-    """`array` itself, or a copy with room for `needed` rows."""
-    if needed <= len(array):
-        return array
-    larger = np.empty((max(needed, 2 * len(array)), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
+def grown_terms(terms: np.ndarray, needed: int) -> np.ndarray:
+    """`terms` itself, or a copy with room for `needed` rows."""
+    if needed <= len(terms):
+        return terms
+    larger = np.empty((max(needed, 2 * len(terms)), TERM_COLUMNS), np.int64)
+    for row in range(len(terms)):
+        copy_term(larger[row], terms[row])
     return larger
+
+
+@compiled
+def grown_tables(tables: np.ndarray, needed: int) -> np.ndarray:
+    """`tables` itself, or a copy with room for `needed` values."""
+    if needed <= len(tables):
+        return tables
+    larger = np.empty(max(needed, 2 * len(tables)), np.int64)
+    for place in range(len(tables)):
+        larger[place] = tables[place]
+    return larger
+
+
+@compiled
+def copy_term(term: np.ndarray, source: np.ndarray) -> None:
+    """Writes a term as it is."""
+    for column in range(TERM_COLUMNS):
+        term[column] = source[column]
 
 
 @compiled
@@ -69,8 +90,11 @@ def value_at(term: np.ndarray, tables: np.ndarray, iteration: int) -> int:
 def bounds(term: np.ndarray, tables: np.ndarray, extent: int) -> tuple[int, int]:
     """Smallest and largest value over the loop."""
     if term[TABLE] >= 0:
-        values = tables[term[TABLE] : term[TABLE] + extent]
-        return values.min(), values.max()
+        low = high = tables[term[TABLE]]
+        for iteration in range(1, extent):
+            value = tables[term[TABLE] + iteration]
+            low, high = min(low, value), max(high, value)
+        return low, high
     start = stair(term, 0)
     if term[MODULUS] != 0:
         # it wraps, or it would have no modulus
@@ -87,15 +111,20 @@ def distinct_values(term: np.ndarray, tables: np.ndarray, extent: int) -> int:
     if term[TABLE] < 0:
         steps = (term[SHIFT] + extent - 1) // term[WIDTH] - term[SHIFT] // term[WIDTH] + 1
         return min(steps, term[MODULUS]) if term[MODULUS] != 0 else steps
-    values = tables[term[TABLE] : term[TABLE] + extent]
-    low, high = values.min(), values.max()
-    if high - low < DENSE_RANGE * extent:
-        seen = np.zeros(high - low + 1, np.bool_)
-        for value in values:
-            seen[value - low] = True
-        return seen.sum()
-    ordered = np.sort(values)
-    return 1 + (ordered[1:] != ordered[:-1]).sum()
+    # a table of hashes at most half full
+    size = 2
+    while size < 2 * extent:
+        size *= 2
+    filled, seen, count = np.zeros(size, np.bool_), np.empty(size, np.int64), 0
+    for iteration in range(extent):
+        value = tables[term[TABLE] + iteration]
+        place = (value * HASH_FACTOR) & (size - 1)
+        while filled[place] and seen[place] != value:
+            place = (place + 1) & (size - 1)
+        if not filled[place]:
+            filled[place], seen[place] = True, value
+            count += 1
+    return count
 
 
 @compiled
@@ -114,7 +143,7 @@ def put_table(term: np.ndarray, loop: int, extent: int, tables: np.ndarray, tabl
 @compiled
 def put_scaled(term: np.ndarray, source: np.ndarray, factor: int, tables: np.ndarray, used: int, extent: int) -> int:
     """Writes `factor * source`, its table (room is there) at `used`; gives the number of values the table took."""
-    term[:] = source
+    copy_term(term, source)
     if source[TABLE] < 0:
         term[SCALE] *= factor
         return 0
@@ -181,7 +210,7 @@ def put_divided(
         if remainder and (modulus == 0 or modulus % steps == 0):
             return put_staircase(term, source[LOOP], extent, scale, width, steps, shift + base * width), 0
         if remainder and base % steps + modulus <= steps:
-            term[:] = source
+            copy_term(term, source)
             return 1, 0
     start = constant % divisor if remainder else constant // divisor
     for iteration in range(extent):

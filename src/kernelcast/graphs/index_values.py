@@ -11,7 +11,9 @@ from kernelcast.graphs.index_terms import (
     TABLE,
     TERM_COLUMNS,
     bounds,
-    grown,
+    copy_term,
+    grown_tables,
+    grown_terms,
     put_divided,
     put_scaled,
     put_staircase,
@@ -43,18 +45,18 @@ def merge(
     extent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Appends the terms of `a + sign * b`, both by their start and end; gives the arrays and what of them is used."""
-    terms = grown(terms, used + (a[1] - a[0]) + (b[1] - b[0]))
+    terms = grown_terms(terms, used + (a[1] - a[0]) + (b[1] - b[0]))
     i, j = a[0], b[0]
     negative = np.empty(TERM_COLUMNS, np.int64)
     while i < a[1] or j < b[1]:
         if j >= b[1] or (i < a[1] and terms[i, LOOP] < terms[j, LOOP]):
-            terms[used] = terms[i]
+            copy_term(terms[used], terms[i])
             used += 1
             i += 1
             continue
         trips = extent[terms[j, LOOP]]
         if terms[j, TABLE] >= 0 or (i < a[1] and terms[i, LOOP] == terms[j, LOOP]):
-            tables = grown(tables, tables_used + 2 * trips)
+            tables = grown_tables(tables, tables_used + 2 * trips)
         tables_used += put_scaled(negative, terms[j], sign, tables, tables_used, trips)
         if i < a[1] and terms[i, LOOP] == terms[j, LOOP]:
             written, taken = put_sum(terms[used], terms[i], negative, trips, tables, tables_used)
@@ -62,7 +64,7 @@ def merge(
             tables_used += taken
             i += 1
         else:
-            terms[used] = negative
+            copy_term(terms[used], negative)
             used += 1
         j += 1
     return terms, tables, used, tables_used
@@ -81,7 +83,7 @@ def divide(
     extent: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, int, int, int]:
     """Appends the terms of `index // divisor` or `index % divisor`, rounding down; gives also the new constant."""
-    terms = grown(terms, used + source[1] - source[0])
+    terms = grown_terms(terms, used + source[1] - source[0])
     carried, rest = constant // divisor, constant % divisor
     low = high = rest
     for place in range(source[0], source[1]):
@@ -94,14 +96,14 @@ def divide(
         trips = extent[terms[place, LOOP]]
         if divisible(terms[place], tables, trips, divisor) or not fits:
             # exact for a single term; for several, carries between them are left out
-            tables = grown(tables, tables_used + trips)
+            tables = grown_tables(tables, tables_used + trips)
             written, taken = put_divided(
                 terms[used], terms[place], rest, divisor, remainder, trips, tables, tables_used
             )
             used += written
             tables_used += taken
         elif remainder:
-            terms[used] = terms[place]
+            copy_term(terms[used], terms[place])
             used += 1
     return terms, tables, used, tables_used, rest if remainder else carried
 
@@ -111,8 +113,10 @@ def divisible(term: np.ndarray, tables: np.ndarray, extent: int, divisor: int) -
     """Whether a term only takes multiples of `divisor`."""
     if term[TABLE] < 0:
         return term[SCALE] % divisor == 0
-    values = tables[term[TABLE] : term[TABLE] + extent]
-    return not (values % divisor).any()
+    whole = True
+    for place in range(term[TABLE], term[TABLE] + extent):
+        whole = whole and tables[place] % divisor == 0
+    return whole
 
 
 @compiled
@@ -141,7 +145,7 @@ def index_values(
     row = 0
     while row < count:
         if _FIRST_LOOP <= kind[row] <= _LAST_LOOP:
-            terms = grown(terms, used + 1)
+            terms = grown_terms(terms, used + 1)
             span[row, 0] = used
             used += put_staircase(terms[used], row, extent[row], 1, 1, 0, 0)
             span[row, 1] = used
@@ -157,10 +161,11 @@ def index_values(
                 constants[at] = int(min(max(value[at], -LARGEST_CONSTANT), LARGEST_CONSTANT))
             elif kind[at] == _VARIABLE:
                 if source[variable[at]] >= 0:
-                    span[at] = span[source[variable[at]]]
+                    defined = source[variable[at]]
+                    span[at, 0], span[at, 1] = span[defined, 0], span[defined, 1]
                     constants[at] = constants[source[variable[at]]]
             elif operands == 1 and kind[at] == _CAST:
-                span[at], constants[at] = span[a], constants[a]
+                span[at, 0], span[at, 1], constants[at] = span[a, 0], span[a, 1], constants[a]
             elif operands == 2 and kind[at] == _MUL and (span[b, 0] == span[b, 1] or span[a, 0] == span[a, 1]):
                 moving, factor = (a, constants[b]) if span[b, 0] == span[b, 1] else (b, constants[a])
                 start = used
@@ -197,7 +202,7 @@ def index_values(
                     sign = -1 if kind[at] == _SUB and part > at + 1 else 1
                     constants[at] += sign * constants[part]
                     if span[at, 0] == span[at, 1] and sign == 1:
-                        span[at] = span[part]
+                        span[at, 0], span[at, 1] = span[part, 0], span[part, 1]
                     elif span[part, 0] < span[part, 1]:
                         start = used
                         terms, tables, used, tables_used = merge(

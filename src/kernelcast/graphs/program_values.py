@@ -61,9 +61,11 @@ def put_work(
         weights[place] = here[_OPERATIONS] * here[_EXECUTIONS]
         values[_FLOPS] += weights[place]
         values[_TRANSCENDENTAL] += here[_FUNCTIONS] * here[_EXECUTIONS]
-    if values[_FLOPS] == 0:
-        weights[:] = statements[:, _EXECUTIONS]
-    total = max(weights.sum(), 1.0)
+    total = values[_FLOPS]
+    if total == 0:
+        for place in range(len(rows)):
+            weights[place] = statements[place, _EXECUTIONS]
+            total += weights[place]
     in_region = np.full(len(kind), -1.0, np.float64)
     for place in range(len(rows)):
         if statements[place, _LANES] > 1:
@@ -180,9 +182,9 @@ def put_ranked(values: np.ndarray, statements: np.ndarray) -> None:
         first = _FIRST_STATEMENT + rank * _STATEMENT_WIDTH
         if best >= 0:
             taken[best] = True
-            values[first : first + _STATEMENT_WIDTH] = statements[best]
-        else:
-            values[first : first + _STATEMENT_WIDTH] = nothing()
+        row = statements[best] if best >= 0 else nothing()
+        for column in range(_STATEMENT_WIDTH):
+            values[first + column] = row[column]
 
 
 @compiled
@@ -217,7 +219,8 @@ def program_values(
     put_memory(
         values, kind, statement, executions, access_row, access_buffer, elements, strides, element_bytes, temporary
     )
-    values[_MOVED : _MOVED + _CACHES] = moved
+    for cache in range(_CACHES):
+        values[_MOVED + cache] = moved[cache]
     put_loops(values, kind, role, end, extent, executions, scalar, unrolled)
     number = np.full(len(kind), -1, np.int32)
     for place in range(len(rows)):

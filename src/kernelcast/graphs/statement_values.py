@@ -196,4 +196,4 @@ def statement_values(
                 size = sizes[access_buffer[access]]
                 load = here[first : first + ACCESS_WIDTH]
                 put_access(load, access, executions[rows[place]], size, elements, access_bytes, strides, reuse)
-    return values, rows[:count].copy()
+    return values, rows[:count]

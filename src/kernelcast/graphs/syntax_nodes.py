@@ -50,7 +50,7 @@ def number_nodes(place: np.ndarray, parent: np.ndarray, indices: bool) -> tuple[
             node[row] = count
             rows[count] = row
             count += 1
-    return rows[:count].copy(), node
+    return rows[:count], node
 
 
 @compiled
@@ -135,7 +135,8 @@ def node_features(
     features = np.zeros(WIDTH, np.float64)
     for number in range(len(rows)):
         row = rows[number]
-        features[:] = 0
+        for column in range(WIDTH):
+            features[column] = 0
         features[_EXECUTIONS] = executions[row]
         features[_CHILDREN], features[_POSITION] = children[number], position[number]
         if is_loop(kind[row]):
