@@ -86,7 +86,7 @@ def test_the_file_says_what_is_where(folder: Path, varied: Rows) -> None:
     assert sorted(part["programs"] for part in left.values()) == [3 * 6, 6 * 4]
 
 
-def test_a_million_rows_are_nine_bytes_and_a_key_each_and_little_json(tmp_path: Path, rows_of: Callable) -> None:
+def test_a_row_is_seven_bytes_and_its_key_and_none_of_the_json(tmp_path: Path, rows_of: Callable) -> None:
     (tmp_path / "meta.json").write_text(json.dumps({"data_hash": "d"}))
     rows = rows_of([20_000] * 5)
     write_split(tmp_path, "random", make_split(SPLITTERS["random"], rows), rows, "d", {})
