@@ -81,6 +81,9 @@ def instantiate_nodes(config: DictConfig) -> None:
         # an entry with several shapes makes a list, named after the entry and their sizes
         assert made
         assert all(each.name.startswith(f"{name}_") for each in made) if isinstance(made, list) else made.name == name
+    for group in ("features", "builder"):
+        if group in config:
+            hydra.utils.instantiate(config[group])
     for node in config.get("split", {}).values() if isinstance(config.get("split"), DictConfig) else ():
         assert callable(hydra.utils.instantiate(node, _partial_=True))
 

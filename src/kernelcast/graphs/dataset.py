@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from kernelcast.errors import ConfigError, MalformedDataError, StorageError
+from kernelcast.files import atomic_directory, remove_leftovers, storage_errors
 from kernelcast.graphs.builders import Builder
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.plan import ASSUMED_CACHE_BYTES, Plan, PlannedUnits
@@ -28,30 +30,33 @@ logger = logging.getLogger(__name__)
 REPLAYED_OTHERWISE = "replayed_otherwise"
 
 
-def build_store(
+@contextmanager
+def built_store(
     output: Path,
-    scratch: Path,
     folders: Sequence[Folder],
     choice: Choice,
     options: ViewOptions,
     builder: Builder,
     shard_programs: int,
     progress: Callable[[int, int], None],
-) -> Description:
-    """Turns measurements into a store, in the order of folders and rows.
+) -> Iterator[tuple[Path, Description]]:
+    """Turns measurements into a store, in the order of folders and rows; it replaces `output` when the body ends well.
 
     Rows that are of no use, or whose schedule replays to another program than the one measured, are dropped and
-    counted. Shards that a killed build with the same code, options and programs left in `scratch` are taken as they are.
+    counted. Shards lie beside `output` until then, so that a build that was killed, or whose splits could not be made,
+    goes on with those that the same code, options and programs made.
 
     Args:
-        output: an existing empty folder, normally one of `files.atomic_directory`.
-        scratch: where shards lie until all are there; on the disk of `output`.
+        output: the folder of the store.
         folders: what was measured.
         choice: labels, and which rows are taken.
         options: which views are built, and how.
         builder: where the views are built.
         shard_programs: programs of a shard.
         progress: called with programs done and in all.
+
+    Yields:
+        The folder of the finished store, to which files may be added, and its description.
 
     Raises:
         MalformedDataError: no row is left, or a module cannot be read.
@@ -69,31 +74,31 @@ def build_store(
     chosen = choose_rows(folders, targets, choice, needs_modules, dropped)
     _require_rows(len(chosen), dropped)
     plan = Plan(chosen, options, shard_programs)
-    with _only_build(scratch):
+    scratch = output.with_name(f"{output.name}.building")
+    with _only_build(output, scratch), atomic_directory(output) as folder:
         shards = _build_shards(scratch, plan, builder, progress)
         kept, used = [], []
         for spans, shard in zip(plan.shards, shards, strict=True):
             if shard.programs:
                 kept.append(shard_jobs(scratch / shard.name) + spans[0].start)
-                shutil.move(scratch / shard.name, output / SHARDS_FOLDER / shard.name)
+                shutil.copytree(scratch / shard.name, folder / SHARDS_FOLDER / shard.name, copy_function=_link)
                 used.append(shard)
-        shutil.rmtree(scratch)
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
-    dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
-    _require_rows(len(rows), dropped)
-    columns, workloads = plan.columns(rows)
-    description = Description(
-        workloads=workloads,
-        targets=targets,
-        label=choice.labelling.label,
-        options=options,
-        dropped={reason: count for reason, count in sorted(dropped.items()) if count},
-        reference_correction=choice.labelling.reference_correction,
-        spread_limit=choice.labelling.spread_limit,
-        **plan.flags(rows),
-    )
-    write_store(output, used, columns, description)
-    return description
+        rows = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
+        dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
+        _require_rows(len(rows), dropped)
+        columns, workloads = plan.columns(rows)
+        description = Description(
+            workloads=workloads,
+            targets=targets,
+            label=choice.labelling.label,
+            options=options,
+            dropped={reason: count for reason, count in sorted(dropped.items()) if count},
+            reference_correction=choice.labelling.reference_correction,
+            spread_limit=choice.labelling.spread_limit,
+            **plan.flags(rows),
+        )
+        write_store(folder, used, columns, description)
+        yield folder, description
 
 
 def possible_options(folders: Sequence[Folder], options: ViewOptions) -> ViewOptions:
@@ -112,7 +117,7 @@ def possible_options(folders: Sequence[Folder], options: ViewOptions) -> ViewOpt
 
 def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callable[[int, int], None]) -> list[ShardInfo]:
     """All shards, in order; those that are there already are taken."""
-    scratch.mkdir(parents=True, exist_ok=True)
+    scratch.mkdir(exist_ok=True)
     code = code_hash()
     made_of = [unit_hash(code, (plan.unit(span) for span in spans)) for spans in plan.shards]
     names = [f"{number:05d}-{hashed}" for number, hashed in enumerate(made_of)]
@@ -145,24 +150,33 @@ def _write(folder: Path, made_of: str, plan: Plan, spans: Sequence[range], built
 
 
 @contextmanager
-def _only_build(scratch: Path) -> Iterator[None]:
-    """Holds the scratch folder.
+def _only_build(output: Path, scratch: Path) -> Iterator[None]:
+    """Holds the folder for this process, and removes `scratch` when the body ends well.
 
     Raises:
         StorageError: another process holds it.
     """
-    scratch.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(scratch.with_name(f".{scratch.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise StorageError(
-            f"another process builds graphs in {scratch}; wait for it, or write elsewhere with paths.graphs=FOLDER"
-        ) from error
-    try:
+    with storage_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(output.with_name(f".{output.name}.lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise StorageError(
+                f"another process builds graphs in {output}; wait for it, or write elsewhere with paths.graphs=FOLDER"
+            ) from error
+    with lock:
+        remove_leftovers(output)
         yield
-    finally:
-        lock.release()
+        shutil.rmtree(scratch)
+
+
+def _link(source: str, target: str) -> None:
+    """One file under two names, where the file system can."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _require_rows(count: int, dropped: Counter[str]) -> None:

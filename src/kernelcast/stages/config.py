@@ -193,7 +193,7 @@ class LookConfig:
     """Root of `scripts/look.py`."""
 
     program: str | None = None
-    workload: str | None = None
+    workload_name: str | None = None
     rank: str | None = None
     other: str | None = None
     source: bool = MISSING

@@ -59,12 +59,14 @@ def evaluate(config: DictConfig) -> None:
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
     from kernelcast.graphs.labels import Labelling
     from kernelcast.graphs.splits import split_names
-    from kernelcast.graphs.store import read_data_hash, read_description, read_programs
+    from kernelcast.graphs.store import check_store, read_data_hash, read_description, read_programs
     from kernelcast.records import read_measurements
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
     graphs, models = Path(config.paths.graphs), Path(config.paths.models)
+    # all of it is read here anyway: figures of changed data would be none
+    check_store(graphs)
     programs, description = read_programs(graphs), read_description(graphs)
     names = model_names(models)
     with tracked_run(config, "evaluate", "evaluate") as run:

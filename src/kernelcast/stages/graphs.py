@@ -39,8 +39,7 @@ def graphs(config: DictConfig) -> None:
         MalformedDataError: they are not what `measure` writes, or none is usable.
         StorageError: another process builds graphs there.
     """
-    from kernelcast.files import atomic_directory
-    from kernelcast.graphs.dataset import build_store
+    from kernelcast.graphs.dataset import built_store
     from kernelcast.graphs.labels import Labelling
     from kernelcast.graphs.selection import Choice
     from kernelcast.graphs.splits import make_split, write_split
@@ -57,12 +56,13 @@ def graphs(config: DictConfig) -> None:
     with tracked_run(config, "graphs", "graphs") as run:
         for source, measured in folders.items():
             run.dataset("measurements", measured.digest, source)
-        with atomic_directory(output) as folder:
-            scratch = output.with_name(f"{output.name}.building")
-            with progress_of("graphs") as progress:
-                description = build_store(
-                    folder, scratch, list(folders.values()), choice, options, builder, config.shard_programs, progress
-                )
+        with (
+            progress_of("graphs") as progress,
+            built_store(output, list(folders.values()), choice, options, builder, config.shard_programs, progress) as (
+                folder,
+                description,
+            ),
+        ):
             programs, data_hash = read_programs(folder), read_data_hash(folder)
             rows = rows_of(programs, description, folders.values())
             splits = {name: make_split(splitter, rows) for name, splitter in splitters.items()}

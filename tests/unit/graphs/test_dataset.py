@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from filelock import FileLock
 from kernelcast.errors import ConfigError, MalformedDataError, StorageError
 from kernelcast.graphs import dataset, plan
 from kernelcast.graphs.builders import Builder, Processes, Ray
-from kernelcast.graphs.dataset import build_store
+from kernelcast.graphs.dataset import built_store
 from kernelcast.graphs.labels import Labelling
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Programs
@@ -30,6 +31,8 @@ HERE = Processes(1)
 def build(tmp_path: Path) -> Callable[..., tuple[Programs, Description]]:
     """Builds a store of measurements, or of several."""
 
+    stores: list[Path] = []
+
     def built(
         *measurements: Measurements,
         label: str = "minimum",
@@ -40,14 +43,16 @@ def build(tmp_path: Path) -> Callable[..., tuple[Programs, Description]]:
         progress: Callable[[int, int], None] = lambda done, total: None,
         **labelling: Any,
     ) -> tuple[Programs, Description]:
-        output = tmp_path / f"graphs{len(list(tmp_path.iterdir()))}"
-        output.mkdir()
         folders = [Folder(each, f"hash{number}") for number, each in enumerate(measurements)]
         choice = Choice(Labelling(label, **labelling), programs_per_workload)
-        scratch = tmp_path / "building"
-        description = build_store(output, scratch, folders, choice, options, builder, shard_programs, progress)
-        assert not scratch.exists()
-        return read_programs(output), description
+        output = tmp_path / "graphs"
+        with built_store(output, folders, choice, options, builder, shard_programs, progress) as (_, description):
+            pass
+        assert not [path for path in tmp_path.iterdir() if path != output and path.suffix != ".lock"]
+        # a later build replaces it
+        shutil.copytree(output, kept := tmp_path.with_name(f"{tmp_path.name}-{len(stores)}"))
+        stores.append(kept)
+        return read_programs(kept), description
 
     return built
 
@@ -303,10 +308,24 @@ def test_other_code_does_not_go_on_with_old_shards(
 
 def test_a_second_build_of_the_same_folder_is_refused(measurements: Measurements, build: Build, tmp_path: Path) -> None:
     with (
-        FileLock(tmp_path / ".building.lock"),
-        pytest.raises(StorageError, match=r"another process builds graphs in .*building"),
+        FileLock(tmp_path / ".graphs.lock"),
+        pytest.raises(StorageError, match=r"another process builds graphs in .*graphs"),
     ):
         build(measurements)
+
+
+def test_a_body_that_fails_keeps_what_was_built(
+    measurements: Measurements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # splits that cannot be made cost no second build
+    settings = ([Folder(measurements, "hash")], Choice(Labelling()), EVERYTHING, HERE, 8, lambda done, total: None)
+    with pytest.raises(StoppedError), built_store(tmp_path / "graphs", *settings):
+        raise StoppedError
+    assert not (tmp_path / "graphs").exists()
+    monkeypatch.setattr(dataset, "build_unit", None)
+    with built_store(tmp_path / "graphs", *settings):
+        pass
+    assert len(read_programs(tmp_path / "graphs")) == measurements.table.num_rows
 
 
 @pytest.mark.slow

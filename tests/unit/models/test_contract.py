@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import KernelcastError, MalformedDataError
-from kernelcast.graphs.ast import AstOptions
-from kernelcast.graphs.store import Description, write_programs
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, write_programs
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import save_model
 from kernelcast.models.validation import mean_kendall_tau
@@ -29,7 +29,6 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelcast.graphs.ast import AstOptions
 from kernelcast.graphs.store import read_programs
 from kernelcast.models.saved import load_model
 
@@ -70,8 +69,9 @@ def elsewhere(fitted, data, tmp_path_factory):
     """Predictions and kinds of all models, saved here and loaded in one new process in an empty folder."""
     folder = tmp_path_factory.mktemp("saved")
     (folder / "programs").mkdir()
-    names = data[0].workload_names
-    description = Description(names, names, {}, "made up", AstOptions(), {}, "none")
+    workloads = tuple(StoredWorkload(name, name, name, {}, {}) for name in data[0].workload_names)
+    targets = (StoredTarget({}, "", data[0].machines[0], "none"),)
+    description = Description(workloads, targets, "made up", ViewOptions())
     write_programs(folder / "programs", data[0], description)
     for (name, loss), model in fitted[0].items():
         save_model(model, folder / "models" / f"{name}-{loss}")

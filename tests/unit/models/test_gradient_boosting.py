@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import ConfigError, MalformedDataError
-from kernelcast.graphs.programs import FlatFeatures
+from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.gradient_boosting import BoostingSettings
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import load_model, save_model
@@ -30,9 +30,8 @@ def toy(programs_of):
     values = random.normal(size=(200, 6)).astype(np.float32)
     log_seconds = values[:, 0] - 0.5 * values[:, 1] + 0.3 * np.abs(values[:, 2])
     names = tuple(f"column_{index}" for index in range(6))
-    programs = dataclasses.replace(
-        programs, features=FlatFeatures(values, names), log_seconds=log_seconds.astype(float)
-    )
+    views = {"features": FlatFeatures(names, values)}
+    programs = dataclasses.replace(programs, sources=views, log_seconds=log_seconds.astype(float))
     rows = random.permutation(200)
     return programs.select(rows[:140]), programs.select(rows[140:])
 
@@ -97,7 +96,7 @@ def test_other_features_are_refused(model_of, toy, metric_log):
     model.fit(train, valid, metric_log)
     renamed = dataclasses.replace(valid.features, names=tuple(f"other_{index}" for index in range(6)))
     with pytest.raises(MalformedDataError, match="other features"):
-        model.predict(dataclasses.replace(valid, features=renamed))
+        model.predict(dataclasses.replace(valid, sources={"features": renamed}, rows=np.arange(len(valid))))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.programs import Machine
+from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.roofline import LEAST_SECONDS, RooflineModel
 
 MACHINE = Machine(cores=4, vector_lanes=8, peak_flops_per_second=4e9, bytes_per_second=1e9, cache_bytes=2**20)
@@ -24,7 +25,8 @@ def seconds(programs, metric_log, **columns):
     values = {**values, **columns}
     row = np.log1p(np.array([[values[name] for name in NAMES]])).astype(np.float32)
     one = programs.select(np.array([0]))
-    one = dataclasses.replace(one, machine=MACHINE, features=dataclasses.replace(one.features, values=row, names=NAMES))
+    views = {"features": FlatFeatures(NAMES, row)}
+    one = dataclasses.replace(one, machines=(MACHINE,), sources=views, rows=np.zeros(1, dtype=np.int64))
     model = RooflineModel(None, None, 0)
     model.fit(one, one, metric_log)
     return float(np.exp(model.predict(one)[0]))
@@ -61,7 +63,22 @@ def test_seconds_by_hand(programs, metric_log, columns, expected):
 def test_an_unknown_machine_is_refused_with_the_next_step(programs, metric_log):
     model = RooflineModel(None, None, 0)
     model.fit(programs, programs, metric_log)
-    unknown = dataclasses.replace(programs, machine=None)
+    unknown = dataclasses.replace(programs, machines=(None,))
     for use in (lambda: model.fit(unknown, unknown, metric_log), lambda: model.predict(unknown)):
         with pytest.raises(ConfigError, match=r"model=roofline.*host=this"):
             use()
+
+
+def test_each_program_is_judged_by_the_machine_of_its_target(programs, metric_log):
+    fast = dataclasses.replace(MACHINE, peak_flops_per_second=1e12, bytes_per_second=1e12)
+    target = np.arange(len(programs), dtype=np.int16) % 2
+    mixed = dataclasses.replace(programs, target=target, targets=("a", "b"), machines=(MACHINE, fast))
+    model = RooflineModel(None, None, 0)
+    model.fit(mixed, mixed, metric_log)
+    found = model.predict(mixed)
+    for number, machine in enumerate((MACHINE, fast)):
+        alone = dataclasses.replace(programs, machines=(machine,))
+        np.testing.assert_array_equal(found[target == number], model.predict(alone)[target == number])
+    # a machine that no program needs may be unknown
+    only = dataclasses.replace(mixed, machines=(MACHINE, None)).select(np.flatnonzero(target == 0))
+    assert len(model.predict(only)) == len(only)

@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import signal
 import threading
@@ -29,7 +30,7 @@ def interrupt():
 def test_the_best_epoch_of_validation_is_kept(model_of, split, metric_log):
     train, valid = split
     # a rate that makes later epochs worse than some earlier one
-    model = model_of("gcn", max_epochs=8, learning_rate=0.2, average_decay=0.0)
+    model = model_of("gcn", max_epochs=12, learning_rate=1.0, average_decay=0.0)
     model.fit(train, valid, metric_log)
     logged = [values["valid/kendall_tau"] for _, values in metric_log.rows]
     kept = mean_kendall_tau(model.predict(valid), valid.log_seconds, valid.workload)
@@ -39,7 +40,7 @@ def test_the_best_epoch_of_validation_is_kept(model_of, split, metric_log):
 
 def test_squared_error_keeps_the_epoch_of_least_validation_loss(model_of, split, metric_log):
     train, valid = split
-    model = model_of("gcn", "log_mse", max_epochs=8, learning_rate=0.2, average_decay=0.0)
+    model = model_of("gcn", "log_mse", max_epochs=12, learning_rate=0.5, average_decay=0.0)
     model.fit(train, valid, metric_log)
     logged = [values["valid/loss"] for _, values in metric_log.rows]
     assert np.mean((model.predict(valid) - valid.log_seconds) ** 2) == pytest.approx(min(logged), rel=1e-4)
@@ -83,10 +84,9 @@ def test_without_validation_the_training_loss_decides(model_of, split, metric_lo
 
 def test_a_loss_that_is_no_number_says_where_and_what_to_change(model_of, split, metric_log):
     train, valid = split
-    features = train.ast.node_features.copy()
-    features[3] = np.nan
-    broken = train.select(np.arange(len(train)))
-    broken.ast.node_features[:] = features
+    trees = train.ast
+    trees.node_features[3] = np.nan
+    broken = dataclasses.replace(train, sources={"ast": trees}, rows=np.arange(len(train)))
     with pytest.raises(KernelcastError, match=r"epoch 0, batch \d+; lower trainer.learning_rate"):
         model_of("gcn").fit(broken, valid, metric_log)
 
