@@ -153,6 +153,8 @@ class _Walker:
         self.block_names: dict[int, str] = {}
         self.variables: dict[int, int] = {}
         self.units: set[int] = set()
+        # a name for a value: stands for it wherever it is used
+        self.bound: dict[int, Any] = {}
         self.types: dict[int, int] = {}
         self.operators: dict[int, tuple[int, bool]] = {}
         self.buffer_numbers: dict[int, int] = {}
@@ -249,6 +251,8 @@ class _Walker:
             for index in self._array(node.indices):
                 self._expression(index, row, _INDEX)
             self._expression(node.value, row, _VALUE)
+        elif name == "Bind":
+            self.bound[self._variable(node.var)] = node.value
         elif name == "SeqStmt":
             for part in self._array(node.seq):
                 self._statements(part, parent)
@@ -334,6 +338,9 @@ class _Walker:
         row = len(self.codes)
         if form == "variable":
             variable = self._variable(node)
+            if variable in self.bound:
+                self._expression(self.bound[variable], parent, role)
+                return
             if variable in self.units:
                 kind = _CONSTANT
             else:
