@@ -1,7 +1,8 @@
 """What is known of a program as a whole: the tiles of its heaviest statement and static performance figures.
 
 After Kaufman et al. 2021 (arXiv 2008.01040), section 3.1: features of a kernel, which go to all nodes or beside them.
-The heaviest statement is the one with the most operations, of any type, in one run; of equals the first.
+The heaviest statement is the store with the most operations, of any type, in one run; of equals the one that runs most
+often.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from jaxtyping import Float64
 from kernelcast.graphs.facts import Facts
 from kernelcast.graphs.slots import KAUFMAN, shape_features
 from kernelcast.graphs.table import ProgramTable
-from kernelcast.graphs.vocabulary import NODE_KIND_INDEX, OWN, Feature
+from kernelcast.graphs.vocabulary import OWN, Feature
 
 RUNS: dict[str, str] = {
     "spatial_inner": "the spatial loops inside all reduced ones; without reduced loops of those inside the outer ones",
@@ -22,8 +23,6 @@ RUNS: dict[str, str] = {
     "spatial_outer": "all other spatial loops",
 }
 """Levels of the loops around a statement and what is in them, from the innermost outwards: SSRSRS read backwards."""
-
-_STORE = NODE_KIND_INDEX["store"]
 
 KERNEL_FEATURES: tuple[Feature, ...] = (
     *shape_features("output_tile", "loops", "the part of the written tensor that one outer iteration touches"),
@@ -61,48 +60,33 @@ def kernel_features(table: ProgramTable, facts: Facts) -> Float64[np.ndarray, " 
         facts: what is known of its rows.
     """
     from kernelcast.graphs.computations import read_rows
+    from kernelcast.graphs.kernel_figures import figures
     from kernelcast.graphs.tiles import no_tiles, tiles
 
     rows = read_rows(table)
-    statements = np.flatnonzero(facts.statement == np.arange(len(table.kind)))
-    executions = facts.executions[statements].astype(np.float64)
-    flops = facts.flops[statements] * executions
-    integer = rows.integer_operations[statements] * executions
-    stores = np.flatnonzero(table.kind[statements] == _STORE)
-    if len(stores):
-        work = (flops + integer)[stores]
-        most = stores[work == work.max()]
-        place = most[np.argmax(executions[most])]
-        heaviest = int(statements[place])
-        found = tiles(table, rows, heaviest)
-        lanes, unroll_limit = facts.lanes[heaviest], facts.unroll_limit[heaviest]
-    else:
-        found, lanes, unroll_limit = no_tiles(), 0, 0
-    read, written, temporary = _traffic(table, facts)
-    total = flops.sum()
-    return np.concatenate(
-        [
-            found.tile.ravel(),
-            found.inner_tile,
-            found.runs,
-            [found.innermost, found.innermost_reduced, found.parallel, unroll_limit, lanes],
-            [total, total / found.parallel, (facts.transcendental[statements] * executions).sum(), integer.sum()],
-            [read, written, temporary, (total + integer.sum()) / max(read + written, 1.0)],
-        ]
-    ).astype(np.float64)
-
-
-def _traffic(table: ProgramTable, facts: Facts) -> tuple[float, float, float]:
-    """Distinct bytes read of parameters, written of results, and touched of temporaries."""
-    count = len(table.buffers.names)
-    stored = table.kind[facts.access_row] == _STORE
-    by_buffer = np.zeros((2, count), dtype=np.float64)
-    np.maximum.at(by_buffer, (stored.astype(np.int64), facts.access_buffer), facts.access_bytes[:, 1])
-    read, written = by_buffer
-    temporary = table.buffers.temporary
-    result = ~temporary & (written > 0)
-    return (
-        float(read[~temporary & ~result].sum()),
-        float(written[result].sum()),
-        float(np.maximum(read, written)[temporary].sum()),
+    found = figures(table, facts, rows)
+    around = tiles(table, rows, found.heaviest) if found.heaviest >= 0 else no_tiles()
+    lanes = facts.lanes[found.heaviest] if found.heaviest >= 0 else 0
+    unroll_limit = facts.unroll_limit[found.heaviest] if found.heaviest >= 0 else 0
+    moved = found.read + found.written
+    values = np.empty(len(KERNEL_FEATURES), dtype=np.float64)
+    tiled = around.tile.size + around.inner_tile.size
+    values[: around.tile.size] = around.tile.ravel()
+    values[around.tile.size : tiled] = around.inner_tile
+    values[tiled : tiled + len(RUNS)] = around.runs
+    values[tiled + len(RUNS) :] = (
+        around.innermost,
+        around.innermost_reduced,
+        around.parallel,
+        unroll_limit,
+        lanes,
+        found.flops,
+        found.flops / around.parallel,
+        found.transcendental,
+        found.integer,
+        found.read,
+        found.written,
+        found.temporary,
+        (found.flops + found.integer) / max(moved, 1.0),
     )
+    return values
