@@ -1,42 +1,57 @@
-import re
+from typing import Any
 
 import numpy as np
 import pytest
 
+from kernelcast.errors import ConfigError
 from kernelcast.graphs import features, vocabulary
-from kernelcast.graphs.analysis import analyse
-from kernelcast.graphs.features import flat_features, natural
-from kernelcast.graphs.programs import FlatFeatures
-from kernelcast.graphs.reader import parse_program
+from kernelcast.graphs.dataflow import NODE_FEATURES as DATAFLOW_FEATURES
+from kernelcast.graphs.facts import analyse
+from kernelcast.graphs.features import natural, program_row, program_rows, statement_rows, statement_table
+from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
+from kernelcast.graphs.kernel_features import KERNEL_FEATURES
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.views import FlatFeatures, StatementRows
+from kernelcast.graphs.walker import walk
 from kernelcast.records import Workload
+from kernelcast.tvm_compat import parse_module
 
 CACHE_BYTES = 2**20
+EVERYTHING = ViewOptions()
 
 
-def rows_of(modules: list[str]) -> FlatFeatures:
-    made = [flat_features(analyse(parse_program(module)), CACHE_BYTES) for module in modules]
-    assert len({names for _, names in made}) == 1
-    return FlatFeatures(np.stack([row for row, _ in made]), made[0][1])
+def rows_of(modules: list[Any], options: ViewOptions = EVERYTHING) -> FlatFeatures:
+    made = []
+    for module in modules:
+        table = walk(module)
+        facts = analyse(table)
+        made.append(program_row(table, facts, statement_table(table, facts), CACHE_BYTES))
+    return program_rows(made, options)
 
 
-def test_width_is_the_same_for_every_kind_of_program(modules: dict[str, list[str]]) -> None:
+def statements_of(modules: list[Any], options: ViewOptions = EVERYTHING) -> StatementRows:
+    tables = [walk(module) for module in modules]
+    return statement_rows([statement_table(table, analyse(table))[0] for table in tables], options)
+
+
+def test_width_is_the_same_for_every_kind_of_program(modules: dict[str, list[Any]]) -> None:
     made = {name: rows_of(drawn) for name, drawn in modules.items()}
     assert len({table.names for table in made.values()}) == 1
     assert len({table.values.shape for table in made.values()}) == 1
     assert all(np.isfinite(table.values).all() and (table.values >= 0).all() for table in made.values())
 
 
-def test_features_repeat(modules: dict[str, list[str]]) -> None:
+def test_features_repeat(modules: dict[str, list[Any]]) -> None:
     np.testing.assert_array_equal(rows_of(modules["conv"]).values, rows_of(modules["conv"]).values)
 
 
-def test_distinct_programs_have_distinct_rows(modules: dict[str, list[str]]) -> None:
+def test_distinct_programs_have_distinct_rows(modules: dict[str, list[Any]]) -> None:
     for drawn in modules.values():
         assert len(np.unique(rows_of(drawn).values, axis=0)) == len(drawn)
 
 
 def test_matmul_by_hand(suite: dict[str, Workload]) -> None:
-    table = rows_of([suite["matmul"].module])
+    table = rows_of([parse_module(suite["matmul"].module)])
     flops, size = 2 * 64 * 32 * 48, 4 * (64 * 48 + 48 * 32 + 64 * 32)
     expected = {
         features.FLOPS: flops,
@@ -64,7 +79,7 @@ def test_matmul_by_hand(suite: dict[str, Workload]) -> None:
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-def test_schedules_move_what_they_should(modules: dict[str, list[str]]) -> None:
+def test_schedules_move_what_they_should(modules: dict[str, list[Any]]) -> None:
     table = rows_of(modules["matmul"])
     assert np.ptp(natural(table, features.FLOPS)) == 0
     assert (natural(table, features.PARALLEL_EXTENT) > 1.5).any()
@@ -73,23 +88,75 @@ def test_schedules_move_what_they_should(modules: dict[str, list[str]]) -> None:
     assert np.ptp(table.column("moved_past_8kib_bytes")) > 0
 
 
-def test_the_table_of_columns_names_all_of_them(modules: dict[str, list[str]]) -> None:
-    names = rows_of(modules["softmax"][:1]).names
-    assert len(set(names)) == len(names)
-    documented = re.findall(r"`([\w]+)`", str(features.__doc__).split("Of one statement")[0])
-    prefixes = tuple(name for name in documented if name.endswith("_"))
-    patterns = {name.replace("KIND", r"[a-z_]+").replace("N", r"\d+") for name in documented if not name.endswith("_")}
-    unknown = [
-        name for name in names if not name.startswith(prefixes) and not any(re.fullmatch(p, name) for p in patterns)
-    ]
-    assert unknown == []
-    columns = {name for name in documented if name.islower() and not name.endswith("_")} - {"natural", "log1p"}
-    assert columns <= set(names)
+def test_statements_of_matmul_by_hand(suite: dict[str, Workload]) -> None:
+    rows = statements_of([parse_module(suite["matmul"].module)], ViewOptions(log_scale=False))
+    assert rows.row_offset.tolist() == [0, 2]
+    init, update = ({name: float(row[n]) for n, name in enumerate(rows.names)} for row in rows.values)
+    assert (init["is_init"], init["flops"], init["executions"], init["accesses"]) == (1, 0, 64 * 32, 1)
+    expected = {
+        "executions": 64 * 32 * 48,
+        "flops": 2,
+        "is_init": 0,
+        "is_guarded": 0,
+        "accesses": 4,
+        "depth_loops": 3,
+        "lanes": 1,
+        "straight_steps": 1,
+        "reduction_extent": 48,
+        "inner1_extent": 48,
+        "inner2_extent": 32,
+        "inner3_extent": 64,
+        "inner4_extent": 0,
+        "inner1_is_reduction": 1,
+        "inner2_is_reduction": 0,
+        # a line of the result, three of left, a column of right
+        "inner1_touched_bytes": 64 + 48 * 4 + 48 * 64,
+        "target_stride_elements": 0,
+        "target_outer_stride_elements": 1,
+        "load1_buffer_bytes": 64 * 48 * 4,
+        "load1_stride_elements": 1,
+        "load1_reuse": 32,
+        "load2_buffer_bytes": 64 * 32 * 4,
+        "load3_stride_elements": 32,
+    }
+    assert {name: update[name] for name in expected} == expected
+    assert update["inner1_intensity"] == pytest.approx(2 * 48 / (64 + 48 * 4 + 48 * 64))
+
+
+def test_statements_of_many_programs_stand_one_after_the_other(modules: dict[str, list[Any]]) -> None:
+    drawn = modules["softmax"] + modules["matmul"]
+    rows = statements_of(drawn)
+    assert len(rows) == len(drawn)
+    for program, module in enumerate(drawn):
+        one = statements_of([module])
+        start, stop = rows.row_offset[program : program + 2]
+        np.testing.assert_array_equal(rows.values[start:stop], one.values)
+    assert np.isfinite(rows.values).all()
+
+
+def test_work_of_the_statements_is_that_of_the_program(modules: dict[str, list[Any]]) -> None:
+    for drawn in modules.values():
+        natural_rows = statements_of(drawn, ViewOptions(log_scale=False))
+        flops, executions = (natural_rows.names.index(name) for name in ("flops", "executions"))
+        work = natural_rows.values[:, flops].astype(np.float64) * natural_rows.values[:, executions]
+        total = np.add.reduceat(work, natural_rows.row_offset[:-1])
+        np.testing.assert_allclose(total, natural(rows_of(drawn), features.FLOPS), rtol=1e-5)
+
+
+def test_a_column_left_out_says_so_when_it_is_needed(modules: dict[str, list[Any]]) -> None:
+    bare = rows_of(modules["matmul"][:1], ViewOptions(leave_out=("work",)))
+    assert bare.values.shape[1] == sum(feature.group != "work" for feature in PROGRAM_FEATURES)
+    with pytest.raises(ConfigError, match=r"column flops.*features\.leave_out"):
+        natural(bare, features.FLOPS)
 
 
 def test_every_entry_of_the_vocabulary_is_used_once_and_explained() -> None:
-    for table in (vocabulary.NODE_KINDS, vocabulary.EDGE_KINDS, [entry.name for entry in vocabulary.NODE_FEATURES]):
-        assert len(set(table)) == len(table)
-    for entry in vocabulary.NODE_FEATURES:
-        assert entry.unit == "flag" or re.fullmatch(r"log1p\(.+\)", entry.unit)
-        assert len(entry.meaning) > 10
+    tables = [vocabulary.NODE_FEATURES, STATEMENT_FEATURES, PROGRAM_FEATURES, KERNEL_FEATURES, DATAFLOW_FEATURES]
+    for names in (vocabulary.NODE_KINDS, vocabulary.EDGE_KINDS, *([e.name for e in table] for table in tables)):
+        assert len(set(names)) == len(names)
+    for entry in (entry for table in tables for entry in table):
+        assert entry.group in vocabulary.FEATURE_GROUPS
+        assert entry.unit
+        assert not entry.unit.startswith("log1p")
+        assert len(entry.meaning) > 5
+        assert entry.source
