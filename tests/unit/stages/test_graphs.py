@@ -158,10 +158,10 @@ def test_no_measurements_name_the_stage_that_makes_them(tmp_path: Path) -> None:
         ("label=mean", "label: 'mean' is unknown"),
         ("reference_correction=subtract", "reference_correction: 'subtract' is unknown"),
         ("spread_limit=-1", "spread_limit=-1"),
-        ("[drop_flagged=true,spread_limit=null]", "drop_flagged=true needs a spread_limit"),
+        ("drop_flagged=true spread_limit=null", "drop_flagged=true needs a spread_limit"),
         ("features.indices=perhaps", "features.indices: expected true or false"),
         ("split.random.test_share=2", "test_share"),
-        ("+split.mine={shares: 3}", "split.mine: expected a `_target_`"),
+        ("+split.mine={shares:3}", "split.mine: expected a `_target_`"),
         ("+features.depth=3", "features: kernelcast.graphs.options.ViewOptions cannot be made"),
         ("features.direction=sideways", "features.direction: 'sideways'; choose from both, forward, backward"),
         ("features.views=[]", "features.views is empty"),
@@ -174,7 +174,7 @@ def test_no_measurements_name_the_stage_that_makes_them(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_work_is_named_before_anything_is_read(tmp_path: Path, override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        graphs(config_of(tmp_path, *override.strip("[]").split(",")))
+        graphs(config_of(tmp_path, *override.split(" ")))
 
 
 def test_too_few_workloads_leave_nothing_half_written(tmp_path: Path, measurements: Measurements) -> None:
@@ -182,7 +182,7 @@ def test_too_few_workloads_leave_nothing_half_written(tmp_path: Path, measuremen
         np.array([name == "norm" for name in measurements.table["workload_name"].to_pylist()])
     )
     write(tmp_path, dataclasses.replace(measurements, table=only))
-    with pytest.raises(ConfigError, match="at least 3 workloads with measured programs, there is 1"):
+    with pytest.raises(ConfigError, match="at least 3 workloads of different shapes with measured programs, there is 1"):
         graphs(config_of(tmp_path))
     assert not (tmp_path / "data" / "graphs").exists()
     graphs(config_of(tmp_path, "~split.workload"))
