@@ -12,8 +12,13 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int8, Int16, Int32, Int64
 
 ROLES = ("statement", "value", "index", "condition", "binding", "axis")
-"""What a node is to its parent: a statement in its body, a value, an index of an access, a condition, the expression that
-a block axis is bound to, a block axis."""
+"""What a node is to its parent: a statement in its body, a value, an index of an access, a condition, the expression
+that a block axis is bound to, a block axis."""
+
+
+ROLE_SHIFT, DTYPE_SHIFT, BYTES_SHIFT = 8, 16, 24
+"""While a table is read, a row is one number: its kind, and from these bits on its role, its type and the bytes of a
+value."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ of them.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.graphs.table import ROLES, Buffers, ProgramTable
+from kernelcast.graphs.table import BYTES_SHIFT, DTYPE_SHIFT, ROLE_SHIFT, ROLES, Buffers, ProgramTable
 from kernelcast.graphs.vocabulary import DTYPES, NODE_KIND_INDEX
 
 LOOP_KINDS = ("loop_serial", "loop_parallel", "loop_vectorized", "loop_unrolled", "loop_thread_binding")
@@ -71,9 +73,7 @@ _FUNCTION_KINDS = {
 }
 _BITS = re.compile(r"^(bool|float|bfloat|int|uint)(\d*)")
 
-# a row is its kind, role, type and bytes of one value in one number
-_ROLE_SHIFT, _DTYPE_SHIFT, _BYTES_SHIFT = 8, 16, 24
-_STATEMENT, _VALUE, _INDEX, _CONDITION, _BINDING, _AXIS = (place << _ROLE_SHIFT for place in range(len(ROLES)))
+_STATEMENT, _VALUE, _INDEX, _CONDITION, _BINDING, _AXIS = (place << ROLE_SHIFT for place in range(len(ROLES)))
 _CONSTANT, _VARIABLE, _LOAD, _STORE = (NODE_KIND_INDEX[kind] for kind in ("constant", "variable", "load", "store"))
 _SELECT, _CAST, _OTHER = (NODE_KIND_INDEX[kind] for kind in ("select", "cast", "other"))
 
@@ -95,6 +95,7 @@ def walk(module: Any) -> ProgramTable:
     )
 
 
+@cache
 def dtype_entry(dtype: str) -> tuple[int, int]:
     """The index into `DTYPES` and the bytes of a value of `dtype`, as `float32` or `int8x4`; a pointer counts as 8."""
     match = _BITS.match(dtype)
@@ -106,7 +107,7 @@ def dtype_entry(dtype: str) -> tuple[int, int]:
     return DTYPES.index(name if name in DTYPES else "other"), max(1, bits // 8) * lanes
 
 
-_HANDLE = (DTYPES.index("handle") << _DTYPE_SHIFT) + (8 << _BYTES_SHIFT)
+_HANDLE = (DTYPES.index("handle") << DTYPE_SHIFT) + (8 << BYTES_SHIFT)
 
 
 class _ExpressionForms(dict[type, tuple[str, int]]):
@@ -134,6 +135,10 @@ class _ExpressionForms(dict[type, tuple[str, int]]):
 _FORMS = _ExpressionForms()
 
 
+def _integers(values: list[int]) -> Int64[np.ndarray, " values"]:
+    return np.array(values, dtype=np.int64)
+
+
 class _Walker:
     """Goes through one function once and appends what it sees to lists, which become arrays at the end."""
 
@@ -144,12 +149,12 @@ class _Walker:
         self.item, self.length = get_global_func("ffi.ArrayGetItem"), get_global_func("ffi.ArraySize")
         self.codes: list[int] = []
         self.parents: list[int] = []
-        # what only some rows have, each beside the row
-        self.extent_rows: list[tuple[int, int, int]] = []
-        self.use_rows: list[tuple[int, int]] = []
-        self.access_rows: list[tuple[int, int]] = []
-        self.value_rows: list[tuple[int, float]] = []
-        self.limit_rows: list[tuple[int, int]] = []
+        # what only some rows have, by turns with the row; a definition has an extent and a variable
+        self.definitions: list[int] = []
+        self.uses: list[int] = []
+        self.accesses: list[int] = []
+        self.limits: list[int] = []
+        self.values: list[Any] = []
         self.block_names: dict[int, str] = {}
         self.variables: dict[int, int] = {}
         self.units: set[int] = set()
@@ -163,53 +168,49 @@ class _Walker:
         self.shapes: list[list[int]] = []
 
     def table(self) -> ProgramTable:
+        from kernelcast.graphs.table_columns import depths_and_ends, scattered, unpacked
+
         self._row(NODE_KIND_INDEX["function"], -1)
         self._statements(self.function.body, 0)
-        count = len(self.codes)
-        codes = np.array(self.codes, dtype=np.int64)
-        parent = np.array(self.parents, dtype=np.int32)
-        extent, variable = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int32)
-        buffer, value = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.float64)
-        limit = np.full(count, -1, dtype=np.int64)
-        if self.extent_rows:
-            rows, extents, variables = np.array(self.extent_rows, dtype=np.int64).T
-            extent[rows], variable[rows] = extents, variables
-        for column, pairs in (
-            (variable, self.use_rows),
-            (buffer, self.access_rows),
-            (value, self.value_rows),
-            (limit, self.limit_rows),
-        ):
-            if pairs:
-                rows, values = zip(*pairs, strict=True)
-                column[list(rows)] = values
-        depth, end = _depths_and_ends(self.parents)
+        kind, role, dtype, dtype_bytes = unpacked(_integers(self.codes))
+        parent, depth, end = depths_and_ends(_integers(self.parents))
+        extent, variable, buffer, limit = scattered(
+            len(kind),
+            _integers(self.definitions),
+            _integers(self.uses),
+            _integers(self.accesses),
+            _integers(self.limits),
+        )
+        value = np.zeros(len(kind), dtype=np.float64)
+        value[self.values[::2]] = self.values[1::2]
         return ProgramTable(
-            kind=(codes & 0xFF).astype(np.int16),
+            kind=kind,
             parent=parent,
             depth=depth,
             end=end,
-            role=(codes >> _ROLE_SHIFT & 0xFF).astype(np.int8),
+            role=role,
             extent=extent,
             variable=variable,
             unroll_limit=limit,
             buffer=buffer,
-            dtype=(codes >> _DTYPE_SHIFT & 0xFF).astype(np.int8),
-            dtype_bytes=(codes >> _BYTES_SHIFT).astype(np.int32),
+            dtype=dtype,
+            dtype_bytes=dtype_bytes,
             value=value,
             buffers=self._buffers(),
             block_names=self.block_names,
         )
 
     def _buffers(self) -> Buffers:
-        codes = np.array(self.buffer_codes, dtype=np.int64)
+        from kernelcast.graphs.table_columns import unpacked
+
+        _, _, dtype, dtype_bytes = unpacked(_integers(self.buffer_codes))
         parameters = {parameter.__chandle__() for parameter in self.function.params}
         return Buffers(
             names=tuple(self.buffer_names),
-            shape=np.array([extent for shape in self.shapes for extent in shape], dtype=np.int64),
+            shape=_integers([extent for shape in self.shapes for extent in shape]),
             shape_offset=np.cumsum([0, *map(len, self.shapes)], dtype=np.int32),
-            dtype=(codes >> _DTYPE_SHIFT & 0xFF).astype(np.int8),
-            dtype_bytes=(codes >> _BYTES_SHIFT).astype(np.int32),
+            dtype=dtype,
+            dtype_bytes=dtype_bytes,
             temporary=np.array([address not in parameters for address in self.buffer_numbers], dtype=bool),
         )
 
@@ -225,10 +226,15 @@ class _Walker:
     def _forget(self, row: int) -> None:
         """Takes back all rows from `row` on."""
         del self.codes[row:], self.parents[row:]
-        rows: list[Any]
-        for rows in (self.extent_rows, self.use_rows, self.access_rows, self.value_rows, self.limit_rows):
-            while rows and rows[-1][0] >= row:
-                rows.pop()
+        for rows, width in (
+            (self.definitions, 3),
+            (self.uses, 2),
+            (self.accesses, 2),
+            (self.limits, 2),
+            (self.values, 2),
+        ):
+            while rows and rows[-width] >= row:
+                del rows[-width:]
         self.block_names = {at: name for at, name in self.block_names.items() if at < row}
 
     def _constant(self, node: Any, what: str) -> int:
@@ -247,7 +253,7 @@ class _Walker:
         elif name == "BufferStore":
             buffer = self._buffer(node.buffer)
             row = self._row(_STORE + _STATEMENT + self.buffer_codes[buffer], parent)
-            self.access_rows.append((row, buffer))
+            self.accesses += (row, buffer)
             for index in self._array(node.indices):
                 self._expression(index, row, _INDEX)
             self._expression(node.value, row, _VALUE)
@@ -284,9 +290,9 @@ class _Walker:
             self._statements(node.body, parent)
             return
         row = self._row(NODE_KIND_INDEX[LOOP_KINDS[kind]] + _STATEMENT, parent)
-        self.extent_rows.append((row, extent, variable))
+        self.definitions += (row, extent, variable)
         if limit >= 0:
-            self.limit_rows.append((row, limit))
+            self.limits += (row, limit)
         self._statements(node.body, row)
         if len(self.codes) == row + 1:
             self._forget(row)
@@ -321,7 +327,7 @@ class _Walker:
             self.units.add(variable)
             return
         row = self._row(NODE_KIND_INDEX[AXIS_KINDS.get(axis.iter_type, "axis_other")] + _AXIS, parent)
-        self.extent_rows.append((row, extent, variable))
+        self.definitions += (row, extent, variable)
         self._expression(binding, row, _BINDING)
 
     def _variable(self, node: Any) -> int:
@@ -344,17 +350,17 @@ class _Walker:
             if variable in self.units:
                 kind = _CONSTANT
             else:
-                self.use_rows.append((row, variable))
+                self.uses += (row, variable)
         elif form == "constant":
-            self.value_rows.append((row, node.value))
+            self.values += (row, node.value)
         elif form == "load":
             buffer = self._buffer(node.source)
-            self.access_rows.append((row, buffer))
+            self.accesses += (row, buffer)
             code = self.buffer_codes[buffer] + role
         elif form == "call":
             kind, lazy = self._operator(node.op)
             if lazy:
-                self.value_rows.append((row, 1))
+                self.values += (row, 1)
         self.codes.append(code + kind)
         self.parents.append(parent)
         if form == "binary":
@@ -391,7 +397,7 @@ class _Walker:
         if type(ty).__name__ != "PrimType":
             return _HANDLE
         index, size = dtype_entry(str(ty.dtype))
-        return (index << _DTYPE_SHIFT) + (size << _BYTES_SHIFT)
+        return (index << DTYPE_SHIFT) + (size << BYTES_SHIFT)
 
     def _buffer(self, node: Any) -> int:
         address = node.__chandle__()
@@ -403,19 +409,3 @@ class _Walker:
             self.shapes.append([self._constant(part, f"the shape of buffer {name}") for part in self._array(ty.shape)])
             self.buffer_codes.append(self._type_code(ty.dtype))
         return number
-
-
-def _depths_and_ends(parents: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    depth = np.zeros(len(parents), dtype=np.int16)
-    end = np.arange(1, len(parents) + 1, dtype=np.int32)
-    levels = [0] * len(parents)
-    for row in range(1, len(parents)):
-        levels[row] = levels[parents[row]] + 1
-    depth[:] = levels
-    ends = list(range(1, len(parents) + 1))
-    for row in range(len(parents) - 1, 0, -1):
-        parent = parents[row]
-        if ends[row] > ends[parent]:
-            ends[parent] = ends[row]
-    end[:] = ends
-    return depth, end
