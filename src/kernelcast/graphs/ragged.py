@@ -24,19 +24,6 @@ def along(axis: str) -> Any:
     return dataclasses.field(metadata={"axis": axis})
 
 
-def ragged_rows(
-    offset: Int64[np.ndarray, " rows_plus_1"], rows: Int64[np.ndarray, " rows"]
-) -> tuple[Int64[np.ndarray, " elements"], Int64[np.ndarray, " chosen_plus_1"]]:
-    """Element numbers of the chosen rows of a ragged array, and the offsets of the gathered rows."""
-    rows = np.asarray(rows, dtype=np.int64)
-    starts = offset[rows]
-    lengths = offset[rows + 1] - starts
-    gathered = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=gathered[1:])
-    elements = np.arange(gathered[-1], dtype=np.int64) + np.repeat(starts - gathered[:-1], lengths)
-    return elements, gathered
-
-
 @dataclass(frozen=True)
 class View:
     """One way to look at many programs.
@@ -80,13 +67,7 @@ class View:
     def select(self, rows: Int64[np.ndarray, " rows"]) -> Self:
         """The programs of `rows`, in that order, repeats allowed."""
         rows = np.asarray(rows, dtype=np.int64)
-        values: dict[str, Any] = self.columns()
-        elements = {PROGRAM: rows}
-        for axis in self.ragged_axes():
-            elements[axis], values[offset_name(axis)] = ragged_rows(getattr(self, offset_name(axis)), rows)
-        for name, axis in self.array_axes().items():
-            values[name] = getattr(self, name)[elements[axis]]
-        return type(self)(**values)
+        return type(self)(**gathered([(self, rows, np.arange(len(rows)))], len(rows)))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -98,6 +79,52 @@ class View:
         for name in cls.array_axes():
             values[name] = np.concatenate([getattr(part, name) for part in parts])
         return cls(**values)
+
+
+def gathered(parts: Sequence[tuple[View, np.ndarray, np.ndarray]], count: int) -> dict[str, Any]:
+    """The fields of a view of `count` programs that are taken from several views of one kind, at least one.
+
+    Args:
+        parts: a view, which of its programs are taken, and their places in the new one.
+        count: of the places together.
+    """
+    example = parts[0][0]
+    values: dict[str, Any] = example.columns()
+    # of each part, what is taken along each axis and where it goes
+    taken: list[dict[str, np.ndarray]] = [{PROGRAM: rows} for _, rows, _ in parts]
+    placed: list[dict[str, np.ndarray]] = [{PROGRAM: places} for _, _, places in parts]
+    for axis in example.ragged_axes():
+        lengths = np.empty(count, dtype=np.int64)
+        for (view, rows, places), elements in zip(parts, taken, strict=True):
+            elements[axis], offset = ragged_rows(getattr(view, offset_name(axis)), rows)
+            lengths[places] = np.diff(offset)
+        values[offset_name(axis)] = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        for (_, _, places), elements in zip(parts, placed, strict=True) if len(parts) > 1 else ():
+            elements[axis], _ = ragged_rows(values[offset_name(axis)], places)
+    for name, axis in example.array_axes().items():
+        if len(parts) == 1:
+            # all places in their order; `take` is several times as fast as an index
+            values[name] = np.take(getattr(example, name), taken[0][axis], axis=0)
+            continue
+        array = getattr(example, name)
+        total = count if axis == PROGRAM else int(values[offset_name(axis)][-1])
+        target = values[name] = np.empty((total, *array.shape[1:]), dtype=array.dtype)
+        for (view, _, _), source, place in zip(parts, taken, placed, strict=True):
+            target[place[axis]] = np.take(getattr(view, name), source[axis], axis=0)
+    return values
+
+
+def ragged_rows(
+    offset: Int64[np.ndarray, " rows_plus_1"], rows: Int64[np.ndarray, " rows"]
+) -> tuple[Int64[np.ndarray, " elements"], Int64[np.ndarray, " chosen_plus_1"]]:
+    """Element numbers of the chosen rows of a ragged array, and the offsets of the gathered rows."""
+    starts = offset[rows]
+    lengths = offset[rows + 1] - starts
+    gathered_offset = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=gathered_offset[1:])
+    elements = np.arange(gathered_offset[-1], dtype=np.int64)
+    elements += np.repeat(starts - gathered_offset[:-1], lengths)
+    return elements, gathered_offset
 
 
 def offset_name(axis: str) -> str:

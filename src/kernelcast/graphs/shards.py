@@ -1,8 +1,8 @@
 """A shard: the views of a few thousand programs as one folder of arrays, opened in milliseconds and read in place.
 
 One `.npy` file an array, named `VIEW.FIELD.npy`, and `shard.json` with everything that is no array. A shard is there
-whole or not at all, and says what made it, so that a build that was killed goes on and never takes what an older one, or
-one with other options, left behind.
+whole or not at all, and says what made it, so that a build that was killed goes on and never takes what an older one,
+or one with other options, left behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.files import atomic_directory, json_hash, read_json, require, unreadable, write_json
-from kernelcast.graphs.ragged import PROGRAM, View, offset_name, ragged_rows
+from kernelcast.graphs.ragged import View, gathered, offset_name
 from kernelcast.graphs.views import VIEW_TYPES
 
 SHARD_VERSION = 1
@@ -180,39 +180,13 @@ class StoredView:
         rows = np.asarray(rows, dtype=np.int64)
         shard = np.searchsorted(self._start, rows, side="right") - 1
         used = np.unique(shard)
-        if len(used) == 1:
-            return self._shard(int(used[0])).select(rows - self._start[used[0]])
         if len(used) == 0:
             return self._shard(0).select(rows)
-        return self._gather(
-            [(self._shard(int(one)), np.flatnonzero(shard == one), self._start[one]) for one in used], rows
-        )
-
-    def _gather(self, parts: list[tuple[View, np.ndarray, np.int64]], rows: np.ndarray) -> View:
-        """Copies from each shard to where its programs belong, without an intermediate copy."""
-        kind = type(parts[0][0])
-        values: dict[str, Any] = dict(self._columns)
-        lengths = {axis: np.zeros(len(rows), dtype=np.int64) for axis in kind.ragged_axes()}
-        sources: list[dict[str, np.ndarray]] = []
-        for view, places, start in parts:
-            chosen = {PROGRAM: rows[places] - start}
-            for axis in kind.ragged_axes():
-                chosen[axis], offset = ragged_rows(getattr(view, offset_name(axis)), chosen[PROGRAM])
-                lengths[axis][places] = np.diff(offset)
-            sources.append(chosen)
-        for axis, length in lengths.items():
-            values[offset_name(axis)] = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length)])
-        for name, axis in kind.array_axes().items():
-            example = getattr(parts[0][0], name)
-            count = len(rows) if axis == PROGRAM else values[offset_name(axis)][-1]
-            values[name] = np.empty((count, *example.shape[1:]), dtype=example.dtype)
-        for (view, places, _), chosen in zip(parts, sources, strict=True):
-            target = {PROGRAM: places}
-            for axis in kind.ragged_axes():
-                target[axis], _ = ragged_rows(values[offset_name(axis)], places)
-            for name, axis in kind.array_axes().items():
-                values[name][target[axis]] = getattr(view, name)[chosen[axis]]
-        return kind(**values)
+        parts = []
+        for number in used.tolist():
+            places = np.flatnonzero(shard == number)
+            parts.append((self._shard(number), rows[places] - self._start[number], places))
+        return VIEW_TYPES[self.name](**gathered(parts, len(rows)))
 
     def _shard(self, number: int) -> View:
         view = self._open.get(number)
@@ -227,7 +201,9 @@ class StoredView:
     def _opened(self, folder: Path, content: str) -> View:
         info = read_shard_info(folder)
         if info.content != content or info.columns.get(self.name) != self._columns:
-            raise MalformedDataError(f"{folder} is a shard of other data than the ones beside it; run `dvc repro graphs`")
+            raise MalformedDataError(
+                f"{folder} is a shard of other data than the ones beside it; run `dvc repro graphs`"
+            )
         kind = VIEW_TYPES[self.name]
         arrays = {field: _map(folder / _file_of(self.name, field)) for field in _array_fields(kind)}
         return kind(**self._columns, **arrays)
