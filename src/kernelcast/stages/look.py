@@ -36,7 +36,7 @@ def look(config: DictConfig) -> None:
     graphs = Path(config.paths.graphs)
     program, other = typed(config, "program"), typed(config, "other")
     programs, description = read_programs(graphs), read_description(graphs)
-    rows = [find_program(programs, Wanted(program, config.workload, config.rank))]
+    rows = [find_program(programs, Wanted(program, config.workload_name, config.rank))]
     if other is not None:
         name = programs.workload_names[programs.workload[rows[0]]]
         wanted = Wanted(workload=name, rank=other) if is_rank(other) else Wanted(program=other)

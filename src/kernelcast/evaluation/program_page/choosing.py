@@ -43,7 +43,7 @@ def find_program(programs: Programs, wanted: Wanted) -> int:
     if wanted.program is not None:
         if wanted.workload is not None or wanted.rank is not None:
             raise ConfigError(
-                f"program={wanted.program} names one program already; leave out workload and rank, or program"
+                f"program={wanted.program} names one program already; leave out workload_name and rank, or program"
             )
         return _by_key(programs, wanted.program)
     number = _workload_number(programs, wanted.workload)
@@ -77,7 +77,7 @@ def _by_key(programs: Programs, text: str) -> int:
         near = distinct[max(0, place - 2) : place + 3]
         raise ConfigError(
             f"program={text}: no program's key begins so; those next to it are {', '.join(near)}. "
-            f"Keys stand in measurements.parquet, or choose by workload=NAME and rank={'|'.join(RANKS)}|N"
+            f"Keys stand in measurements.parquet, or choose by workload_name=NAME and rank={'|'.join(RANKS)}|N"
         )
     if len(found) > 1:
         raise ConfigError(
@@ -97,7 +97,7 @@ def _workload_number(programs: Programs, name: str | None) -> int:
         listed = near or list(used)
         told = ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
         why = "has no programs" if name in programs.workload_names else "is not among the workloads"
-        raise ConfigError(f"workload={name} {why}; {'near it' if near else 'there'} are {told}")
+        raise ConfigError(f"workload_name={name} {why}; {'near it' if near else 'there'} are {told}")
     return used[name]
 
 

@@ -6,6 +6,7 @@ paired first, then the loops around each pair, then what is inside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,23 +17,46 @@ from jaxtyping import Float32, Int16, Int32, Int64
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX, NODE_KINDS
 
 _BLOCK = NODE_KIND_INDEX["block"]
+_STORE, _LOAD = NODE_KIND_INDEX["store"], NODE_KIND_INDEX["load"]
+_AXES = frozenset(NODE_KIND_INDEX[kind] for kind in NODE_KINDS if kind.startswith("axis_"))
 _LOOPS = frozenset(NODE_KIND_INDEX[kind] for kind in NODE_KINDS if kind.startswith("loop_"))
 
 Pairs = list[tuple[int | None, int | None]]
+Keys = tuple[Sequence[Hashable], Sequence[Hashable]]
 
 
-def aligned(left: Sequence[Hashable], right: Sequence[Hashable]) -> Pairs:
+def aligned(*levels: Keys) -> Pairs:
     """Pairs the entries of two sequences in order; what has no counterpart is paired with None.
 
-    Between equal entries, those that differ are paired one by one: they stand for each other.
+    Args:
+        levels: keys of both sequences, the finest first: entries that no finer key pairs are paired by the next one.
+            Those that no key pairs stand for each other one by one, as far as there are as many.
     """
+    (left, right), *coarser = levels
     pairs: Pairs = []
-    for _, start, stop, other_start, other_stop in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    matcher = SequenceMatcher(None, left, right, autojunk=False)
+    for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
+        if tag == "replace" and coarser:
+            inside = aligned(*((one[start:stop], other[other_start:other_stop]) for one, other in coarser))
+            pairs += [
+                (None if one is None else start + one, None if other is None else other_start + other)
+                for one, other in inside
+            ]
+            continue
         common = min(stop - start, other_stop - other_start)
         pairs += [(start + place, other_start + place) for place in range(common)]
         pairs += [(place, None) for place in range(start + common, stop)]
         pairs += [(None, place) for place in range(other_start + common, other_stop)]
     return pairs
+
+
+def line_keys(text: str) -> tuple[list[str], list[str]]:
+    """The lines of a program's text without their indentation, and without numbers and names of fused loops too."""
+    lines = [line.strip() for line in text.splitlines()]
+    return lines, [_NAMES.sub("#", line) for line in lines]
+
+
+_NAMES = re.compile(r"\b\w*fused\w*\b|\d+")
 
 
 @dataclass(frozen=True)
@@ -60,13 +84,14 @@ class _Matching:
         self.left, self.right = left, right
         self.children, self.other_children = _children(left), _children(right)
         self.shape, self.other_shape = _shapes(left, self.children), _shapes(right, self.other_children)
+        self.essence, self.other_essence = _essences(left, self.children), _essences(right, self.other_children)
         self.result = np.full(len(left.kind), -1, dtype=np.int64)
         self.taken = np.zeros(len(right.kind), dtype=np.bool_)
         if not len(left.kind) or not len(right.kind):
             return
         self._pair(0, 0)
         blocks, other_blocks = (np.flatnonzero(tree.kind == _BLOCK).tolist() for tree in (left, right))
-        for one, other in _in_order(blocks, other_blocks, self.shape, self.other_shape):
+        for one, other in self._in_order(blocks, other_blocks):
             self._pair_around(one, other)
             self._pair(one, other)
         # a node comes after its parent
@@ -112,15 +137,18 @@ class _Matching:
     def _pair_children(self, node: int, other: int) -> None:
         free = [child for child in self.children[node] if self.result[child] < 0]
         other_free = [child for child in self.other_children[other] if not self.taken[child]]
-        for one, two in _in_order(free, other_free, self.shape, self.other_shape):
+        for one, two in self._in_order(free, other_free):
             if self._likeness(one, two):
                 self._pair(one, two)
 
-
-def _in_order(nodes: list[int], others: list[int], shape: list[int], other_shape: list[int]) -> list[tuple[int, int]]:
-    """Pairs nodes in order, by what is below them where that is equal."""
-    pairs = aligned([shape[node] for node in nodes], [other_shape[other] for other in others])
-    return [(nodes[one], others[two]) for one, two in pairs if one is not None and two is not None]
+    def _in_order(self, nodes: list[int], others: list[int]) -> list[tuple[int, int]]:
+        """Pairs nodes in order: by all that is below them, else by what they compute, by kind, by place."""
+        pairs = aligned(
+            ([self.shape[node] for node in nodes], [self.other_shape[other] for other in others]),
+            ([self.essence[node] for node in nodes], [self.other_essence[other] for other in others]),
+            (self.left.kind[nodes].tolist(), self.right.kind[others].tolist()),
+        )
+        return [(nodes[one], others[two]) for one, two in pairs if one is not None and two is not None]
 
 
 def _children(tree: Tree) -> list[list[int]]:
@@ -137,6 +165,21 @@ def _shapes(tree: Tree, children: list[list[int]]) -> list[int]:
     for node in range(len(children) - 1, -1, -1):
         shapes[node] = hash((int(tree.kind[node]), *(shapes[child] for child in children[node])))
     return shapes
+
+
+def _essences(tree: Tree, children: list[list[int]]) -> list[tuple[int, ...]]:
+    """What is computed at and below each node: without loops, axes and indices, which a schedule changes."""
+    essences: list[tuple[int, ...]] = [()] * len(children)
+    for node in range(len(children) - 1, -1, -1):
+        kind, below = int(tree.kind[node]), children[node]
+        if kind == _LOAD or kind in _AXES:
+            below = []
+        elif kind == _STORE:
+            # the value stands after the indices
+            below = below[-1:]
+        inside = tuple(part for child in below for part in essences[child])
+        essences[node] = inside if kind in _LOOPS else () if kind in _AXES else (hash((kind, *inside)),)
+    return essences
 
 
 def _free_ancestors(parent: Int32[np.ndarray, " nodes"], node: int, paired: np.ndarray) -> list[int]:

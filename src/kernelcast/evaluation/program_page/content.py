@@ -19,6 +19,9 @@ from kernelcast.graphs.views import AstGraphs, DataflowGraphs, StatementRows
 MOST_PEERS = 5000
 """Percentiles compare with so many programs of the workload at most, evenly spaced by time."""
 
+MOST_GRAPHS = 500
+"""So many of them where whole graphs have to be read for it."""
+
 STRIP_POINTS = 400
 """Times of peers that are drawn; more lie on top of each other."""
 
@@ -58,7 +61,6 @@ def program_data(
         "seconds": math.exp(float(programs.log_seconds[row])),
         "rank": int(np.flatnonzero(others == row)[0]) + 1,
         "of": len(others),
-        "compared": len(compared),
         "peer_seconds": [_number(value) for value in seconds[strip]],
         "splits": dict(splits or {}),
         "source": source,
@@ -70,7 +72,7 @@ def program_data(
         data["dataflow"] = _dataflow(programs.view("dataflow", one))
     if "features" in programs.sources:
         values, all_values = programs.view("features", one).values, programs.view("features", compared).values
-        data["features"] = {"values": _row(values[0]), "percentiles": percentiles(values[0], all_values)}
+        data["features"] = _placed(values[0], all_values)
     for name in STATEMENT_VIEWS:
         if name in programs.sources:
             data[name] = _statements(programs.view(name, one), programs.view(name, compared))
@@ -81,9 +83,9 @@ def program_data(
     if kernel:
         values = programs.view(kernel, one).kernel_features
         # nodes and edges of the peers are not needed, but a view is gathered as a whole: fewer of them do
-        some = compared[:: max(1, len(compared) // 500)]
+        some = compared[:: math.ceil(len(compared) / MOST_GRAPHS)]
         all_values = programs.view(kernel, some).kernel_features
-        data["kernel"] = {"values": _row(values[0]), "percentiles": percentiles(values[0], all_values)}
+        data["kernel"] = _placed(values[0], all_values)
     return data
 
 
@@ -118,6 +120,11 @@ def percentiles(
     ]
 
 
+def _placed(values: Float32[np.ndarray, " columns"], among: Float32[np.ndarray, "programs columns"]) -> dict[str, Any]:
+    """One row with its percentiles."""
+    return {"values": _row(values), "percentiles": percentiles(values, among), "compared": len(among)}
+
+
 def _tree(view: AstGraphs) -> dict[str, Any]:
     return {
         "kind": view.node_kind.tolist(),
@@ -147,6 +154,7 @@ def _statements(view: StatementRows, all_views: StatementRows) -> dict[str, Any]
     return {
         "values": [_row(statement) for statement in view.values],
         "percentiles": percentiles(_sums(view)[0], _sums(all_views)),
+        "compared": len(all_views),
     }
 
 

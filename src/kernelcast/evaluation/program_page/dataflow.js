@@ -1,6 +1,6 @@
 // The dataflow graph in layers: what makes a tensor stands above what reads it.
 
-const FLOW_HEIGHT = 44, LAYER = 92;
+const FLOW_HEIGHT = 44, LAYER = 88;
 const OPCODE_COLOUR = {
   parameter: "leaf", fill: "leaf", iota: "leaf", copy: "load", transpose: "load", broadcast: "load", cast: "load", pad: "load", choose: "load",
   gather: "load", contraction: "parallel", convolution: "parallel", depthwise_convolution: "parallel", intrinsic: "structure", other: "structure",
@@ -46,48 +46,79 @@ class Dataflow {
     node.width = 30 + Math.max(textWidth(node.text, true), textWidth(node.detail));
   }
 
+  // layers by the longest way from the top; an edge over several layers has a place of its own in each that it crosses
   arrange() {
     for (const node of this.nodes) node.layer = 0;
     // nodes stand in topological order
     for (const node of this.nodes) for (const reader of node.after) reader.layer = Math.max(reader.layer, node.layer + 1);
     // what only gives a tensor moves down to its first reader
     for (const node of this.nodes) if (!node.before.length && node.after.length) node.layer = Math.min(...node.after.map((reader) => reader.layer)) - 1;
-    const layers = [];
-    for (const node of this.nodes) (layers[node.layer] ||= []).push(node);
-    const filled = layers.filter(Boolean);
-    const order = () => filled.forEach((layer) => layer.forEach((node, place) => { node.order = place - layer.length / 2; }));
-    const mean = (nodes, node) => (nodes.length ? nodes.reduce((sum, one) => sum + one.order, 0) / nodes.length : node.order);
-    order();
-    for (let round = 0; round < 6; round++) {
-      const down = round % 2 === 0;
-      for (const layer of down ? filled : [...filled].reverse()) {
-        const at = new Map(layer.map((node) => [node, mean(down ? node.before : node.after, node)]));
-        layer.sort((a, b) => at.get(a) - at.get(b));
-        order();
-      }
+    const layers = Array.from({length: Math.max(0, ...this.nodes.map((node) => node.layer)) + 1}, () => []);
+    for (const node of this.nodes) {
+      [node.up, node.down] = [[], []];
+      layers[node.layer].push(node);
     }
-    const widths = filled.map((layer) => layer.reduce((sum, node) => sum + node.width + 30, -30));
-    const width = Math.max(...widths, 200);
-    filled.forEach((layer, number) => {
-      let x = 24 + (width - widths[number]) / 2;
-      for (const node of layer) {
-        [node.x, node.y] = [x, 20 + number * LAYER];
-        x += node.width + 30;
+    this.chains = this.wires.map(([source, target]) => {
+      const chain = [source];
+      for (let layer = source.layer + 1; layer < target.layer; layer++) {
+        const bend = {width: 16, up: [], down: [], layer};
+        layers[layer].push(bend);
+        chain.push(bend);
       }
+      chain.push(target);
+      for (let place = 1; place < chain.length; place++) {
+        chain[place - 1].down.push(chain[place]);
+        chain[place].up.push(chain[place - 1]);
+      }
+      return chain;
     });
-    return [width + 48, filled.length * LAYER - (LAYER - FLOW_HEIGHT) + 40];
+    const number = (layer) => layer.forEach((one, place) => { one.order = place - layer.length / 2; });
+    const mean = (list, value, otherwise) => (list.length ? list.reduce((sum, one) => sum + value(one), 0) / list.length : otherwise);
+    layers.forEach(number);
+    const sweep = (round, act) => (round % 2 ? [...layers].reverse() : layers).forEach((layer) => act(layer, round % 2 ? "down" : "up"));
+    for (let round = 0; round < 8; round++) sweep(round, (layer, side) => {
+      const at = new Map(layer.map((one) => [one, mean(one[side], (other) => other.order, one.order)]));
+      layer.sort((a, b) => at.get(a) - at.get(b));
+      number(layer);
+    });
+    const spread = (layer, wished) => {
+      let end = -Infinity, shift = 0;
+      layer.forEach((one, place) => {
+        one.x = Math.max(wished[place] - one.width / 2, end);
+        end = one.x + one.width + 28;
+        shift += wished[place] - one.width / 2 - one.x;
+      });
+      for (const one of layer) one.x += shift / layer.length;
+    };
+    for (const layer of layers) spread(layer, layer.map(() => 0));
+    for (let round = 0; round < 12; round++)
+      sweep(round, (layer, side) => spread(layer, layer.map((one) => mean(one[side], (other) => other.x + other.width / 2, one.x + one.width / 2))));
+    const every = layers.flat(), left = Math.min(...every.map((one) => one.x));
+    for (const one of every) [one.x, one.y] = [one.x - left + 24, 20 + one.layer * LAYER];
+    return [Math.max(...every.map((one) => one.x + one.width)) + 24, layers.length * LAYER - (LAYER - FLOW_HEIGHT) + 40];
   }
 
   draw() {
+    if (!this.nodes.length) return;
     const [width, height] = this.arrange();
-    this.paths = this.wires.map(([source, target]) => {
-      // readers of one tensor leave it at different places
-      const spread = (list, one, node) => node.x + node.width * (list.indexOf(one) + 1) / (list.length + 1);
-      const x0 = spread(source.after, target, source), x1 = spread(target.before, source, target);
-      const y0 = source.y + FLOW_HEIGHT, y1 = target.y - 1;
-      const bend = Math.max(26, (y1 - y0) / 2);
+    // edges leave and reach a node side by side, in the order of where they come from and go to
+    const port = (node, list, other) => {
+      const sorted = [...list].sort((a, b) => a.x + a.width / 2 - b.x - b.width / 2);
+      return node.x + node.width * (sorted.indexOf(other) + 1) / (sorted.length + 1);
+    };
+    this.paths = this.chains.map((chain, number) => {
+      const [source, target] = this.wires[number];
+      let x = port(source, source.down, chain[1]), y = source.y + FLOW_HEIGHT, d = `M${x} ${y}`;
+      for (const one of chain.slice(1)) {
+        const last = one === target;
+        const x1 = last ? port(target, target.up, chain[chain.length - 2]) : one.x + one.width / 2, y1 = last ? one.y - 1 : one.y;
+        const bend = (y1 - y) / 2;
+        d += ` C${x} ${y + bend} ${x1} ${y1 - bend} ${x1} ${y1}`;
+        [x, y] = [x1, y1];
+        if (!last) { y = one.y + FLOW_HEIGHT; d += ` V${y}`; }
+      }
       const size = this.value(source, "tensor_bytes");
-      return svg("path", {class: "flow", d: `M${x0} ${y0} C${x0} ${y0 + bend} ${x1} ${y1 - bend} ${x1} ${y1}`, "marker-end": `url(#flow-${this.side})`},
+      return svg("path", {class: "flow", d, "marker-end": `url(#flow-${this.side})`},
         svg("title", {}, `${source.text} to ${target.text}${size ? `: ${bytes(size)}` : ""}`));
     });
     this.drawing.svg.replaceChildren(svg("defs", {}, arrow(`flow-${this.side}`, "var(--edge)")), svg("g", {}, ...this.paths),

@@ -42,16 +42,18 @@ function bytes(value) {
   return `${rounded(value)} B`;
 }
 
-// the natural value with its unit
+// the natural value; what is no plain count says so
 function worded(column, value) {
   const plain = natural(column, value);
   if (typeof plain !== "number") return plain;
   const unit = column.unit;
   if (unit === "flag" || unit === "0 or 1") return plain === 1 ? "yes" : plain === 0 ? "no" : rounded(plain);
   if (unit === "bytes") return bytes(plain);
-  return unit && unit.length < 24 && !/count|code|number/.test(unit) ? `${rounded(plain)} ${unit}` : rounded(plain);
+  if (unit === "share") return `${Number((100 * plain).toPrecision(3))}%`;
+  return rounded(plain);
 }
 
+const unitOf = (column) => (column.unit && !["flag", "0 or 1", "bytes", "share"].includes(column.unit) ? `(${column.unit})` : "");
 const exact = (value) => (typeof value === "number" ? String(Number(value.toPrecision(7))) : value);
 const words = (name) => name.replaceAll("_", " ");
 const seconds = (value) =>

@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from kernelcast.evaluation.program_page.comparing import Tree, aligned, matched_nodes
+from kernelcast.evaluation.program_page.comparing import Tree, aligned, line_keys, matched_nodes
 from kernelcast.evaluation.program_page.content import column_data, kernel_view, program_data
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.store import Description
@@ -122,13 +122,13 @@ def _comparison(programs: Programs, rows: Sequence[int], made: Sequence[Mapping[
             trees.append(Tree(view.node_kind, view.node_parent, view.node_features))
         found["ast"] = matched_nodes(*trees).tolist()
     if "dataflow" in left:
-        found["dataflow"] = aligned(left["dataflow"]["kind"], right["dataflow"]["kind"])
+        found["dataflow"] = aligned((left["dataflow"]["kind"], right["dataflow"]["kind"]))
     if "trace" in left:
         steps = [
             [(step, *values) for step, values in zip(one["trace"]["primitive"], one["trace"]["values"], strict=True)]
             for one in made
         ]
-        found["trace"] = aligned(*steps)
+        found["trace"] = aligned((steps[0], steps[1]), (left["trace"]["primitive"], right["trace"]["primitive"]))
     if left["source"] is not None and right["source"] is not None:
-        found["source"] = aligned(left["source"].splitlines(), right["source"].splitlines())
+        found["source"] = aligned(*zip(line_keys(left["source"]), line_keys(right["source"]), strict=True))
     return found

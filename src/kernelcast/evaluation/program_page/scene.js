@@ -30,7 +30,6 @@ function moveTip(event) {
   tip.style.top = `${top}px`;
 }
 const hideTip = () => { tip.hidden = true; };
-addEventListener("scroll", hideTip, {passive: true, capture: true});
 addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
 
 // all features of a node, beside those of its counterpart in the other program
@@ -56,7 +55,7 @@ class Panel {
         ? el("td", {class: `number${differs ? " differs" : ""}`}, worded(column, value), el("span", {class: "meaning"}, exact(value)))
         : el("td", {class: "number"}, worded(column, value));
       return el("tr", {class: values.every((value) => value === 0) ? "zero" : null, "data-feature": column.name},
-        el("td", {}, words(column.name), el("span", {class: "meaning"}, column.meaning)),
+        el("td", {}, words(column.name), el("span", {class: "meaning"}, [column.meaning, unitOf(column)].filter(Boolean).join(" "))),
         ...values.map(cell), two ? null : el("td", {class: "number model"}, exact(values[0])));
     });
     this.root.replaceChildren(
@@ -146,6 +145,6 @@ function difference(node, other) {
 }
 
 function arrow(id, colour) {
-  return svg("marker", {id, viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "7", markerHeight: "7", orient: "auto-start-reverse"},
+  return svg("marker", {id, viewBox: "0 0 8 8", refX: "7", refY: "4", markerWidth: "9", markerHeight: "9", markerUnits: "userSpaceOnUse", orient: "auto-start-reverse"},
     svg("path", {d: "M0 0 L8 4 L0 8 z", style: `fill: ${colour}`}));
 }

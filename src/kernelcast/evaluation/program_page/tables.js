@@ -36,11 +36,11 @@ function makeTable(label, heads, rows, filterLabel) {
 const textCell = (text, className) => ({node: el("td", {class: className}, text), key: text});
 const headCell = (text) => ({node: el("th", {scope: "row", class: "stick"}, text), key: text});
 
-function valueCell(column, value, differs, all) {
+function valueCell(column, value, differs, zero, below) {
   if (value === undefined) return {node: el("td", {class: "number"}, ""), key: null};
   const name = ["number", value === 0 ? "zero" : "", differs ? "differs" : ""].join(" ");
-  const shown = el("td", {class: name, title: `the model gets ${exact(value)}`}, worded(column, value));
-  if (all && column.scale) shown.append(el("span", {class: "model"}, ` (${exact(value)})`));
+  const shown = el("td", {class: name, title: `the model gets ${exact(value)}`}, zero && value === 0 ? zero : worded(column, value));
+  if (below && column.scale && value !== 0) shown.append(el("span", {class: "below"}, exact(value)));
   return {node: shown, key: natural(column, value)};
 }
 
@@ -49,25 +49,27 @@ function placeCell(percentile) {
   return {node: el("td", {class: "number"}, el("span", {class: "place", "aria-hidden": "true"}, el("i", {style: `left: ${percentile}%`})), `${Math.round(percentile)}`), key: percentile};
 }
 
-const compared = () => {
-  const counts = [...new Set(programs.map((program) => program.compared))];
-  return `The percentile is the program's place among ${counts.join(" and ")} programs of its workload and target: 0 has the least, 100 the most.`;
+const compared = (view, what) => {
+  const counts = [...new Set(programs.map((program) => program[view].compared))];
+  return `The percentile${what ? ` is that of ${what},` : " is"} the program's place among ${counts.join(" and ")} programs of its workload and target: 0 has the least, 100 the most.`;
 };
 
 // one row a feature, of the program as a whole
 function drawFeatures(view, id, title, lead) {
-  const holder = section(id, title, `${lead} ${compared()}`);
-  const side = (text, number) => (programs.length > 1 ? `${SIDES[number]}: ${text}` : text);
+  const holder = section(id, title, `${lead} ${compared(view)}`);
+  const two = programs.length > 1;
+  const side = (text, number) => (two ? `${SIDES[number]}: ${text}` : text.charAt(0).toUpperCase() + text.slice(1));
   const heads = [{text: "Feature", stick: true},
-    ...programs.flatMap((_, number) => [{text: side("value", number), number: true}, {text: side("model gets", number), number: true}, {text: side("percentile", number), number: true}]),
+    ...programs.flatMap((_, number) => [{text: side("value", number), number: true}, ...(two ? [] : [{text: side("model gets", number), number: true}]),
+      {text: side("percentile", number), number: true}]),
     {text: "Unit"}, {text: "Meaning"}];
   const rows = columns[view].map((column, place) => {
     const values = programs.map((program) => program[view].values[place]);
     const differs = values.length > 1 && values[0] !== values[1];
     return {name: column.name, differs, text: `${column.name} ${words(column.name)} ${column.meaning} ${column.unit}`.toLowerCase(),
       cells: [headCell(words(column.name)),
-        ...programs.flatMap((program, number) => [valueCell(column, values[number], differs),
-          {node: el("td", {class: "number model"}, exact(values[number])), key: values[number]}, placeCell(program[view].percentiles[place])]),
+        ...programs.flatMap((program, number) => [valueCell(column, values[number], differs, null, two),
+          ...(two ? [] : [{node: el("td", {class: "number model"}, exact(values[number])), key: values[number]}]), placeCell(program[view].percentiles[place])]),
         textCell(column.unit), textCell(column.meaning, "meaning")]};
   });
   holder.append(...makeTable(title, heads, rows, "Filter features"));
@@ -75,7 +77,7 @@ function drawFeatures(view, id, title, lead) {
 
 // one row a feature, one column a statement
 function drawStatements(view, id, title, lead) {
-  const holder = section(id, title, `${lead} ${compared().replace("The percentile is", "The percentile of the sum over the statements, of what the model gets, is")}`);
+  const holder = section(id, title, `${lead} ${compared(view, "the sum of what the model gets over the statements")}`);
   const heads = [{text: "Feature", stick: true}];
   programs.forEach((program, number) => {
     const side = programs.length > 1 ? `${SIDES[number]}: ` : "";
@@ -100,9 +102,12 @@ function drawTrace() {
     "0 in any step has a column. Point at a heading or a value for its meaning or for what the model gets.");
   const used = columns.trace.map((column, place) => ({column, place}))
     .filter(({place}) => programs.some((program) => program.trace.values.some((step) => step[place] !== 0)));
+  // what was decided is what a reader looks for
+  const first = ({column}) => (/^(word|decided|decision_\d+)$/.test(column.name) ? 0 : 1);
+  used.sort((a, b) => first(a) - first(b));
   const two = programs.length > 1;
   const pairs = two ? comparison.trace : programs[0].trace.primitive.map((_, step) => [step, null]);
-  const spoken = (column, value) => (column.name === "word" && value ? tables.words[value - 1] ?? `text ${value}` : null);
+  const spoken = (column, value) => (column.name !== "word" ? null : value ? tables.words[value - 1] ?? `text ${value}` : "");
   const rows = [];
   const add = (side, step, against, className) => {
     const {primitive, values} = programs[side].trace;
@@ -114,7 +119,7 @@ function drawTrace() {
           const value = values[step][place];
           const differs = against !== null && programs[1 - side].trace.values[against][place] !== value;
           const text = spoken(column, value);
-          return text ? {node: el("td", {class: differs ? "differs" : "", title: `the model gets ${exact(value)}`}, text), key: text} : valueCell({...column, unit: ""}, value, differs);
+          return text !== null ? {node: el("td", {class: differs ? "differs" : "", title: `the model gets ${exact(value)}`}, text), key: text} : valueCell({...column, unit: ""}, value, differs, "·");
         })]});
   };
   for (const [left, right] of pairs) {
@@ -156,7 +161,7 @@ function drawSource() {
       ? aligned.map((pair) => {
           const own = pair[side], other = pair[1 - side];
           if (own === null) return codeLine("", null, "gone");
-          return codeLine(all[own], own, other === null ? "only" : lines[1 - side][other] === all[own] ? "" : "differs");
+          return codeLine(all[own], own, other === null ? "only" : lines[1 - side][other].trim() === all[own].trim() ? "" : "differs");
         })
       : all.map((line, number) => codeLine(line, number, ""));
     return el("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": `TensorIR${programs.length > 1 ? ` of program ${SIDES[side]}` : ""}`}, el("pre", {}, ...made));

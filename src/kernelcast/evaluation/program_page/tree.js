@@ -258,7 +258,7 @@ class Tree {
     this.drawExtras();
     const other = this.other(node);
     const where = programs.length > 1 ? (other ? "in both programs" : `only in program ${SIDES[this.side]}`) : "";
-    this.panel.show(node, other, [where, `depth ${node.depth}`, `${node.children.length} children`].filter(Boolean).join("; "));
+    this.panel.show(node, other, [where, `depth ${node.depth}`, `${node.children.length} child${node.children.length === 1 ? "" : "ren"}`].filter(Boolean).join("; "));
     if (focus && this.partner) this.partner.follow(other);
   }
 
