@@ -9,14 +9,13 @@ of them.
 
 from __future__ import annotations
 
-import re
-from functools import cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
+from kernelcast.graphs.expression_kinds import FORMS, FUNCTION_KINDS, dtype_entry
 from kernelcast.graphs.table import BYTES_SHIFT, DTYPE_SHIFT, ROLE_SHIFT, ROLES, Buffers, ProgramTable
 from kernelcast.graphs.vocabulary import DTYPES, NODE_KIND_INDEX
 
@@ -28,54 +27,9 @@ AXIS_KINDS = {0: "axis_spatial", 2: "axis_reduce"}
 
 UNROLL_ANNOTATION = "pragma_auto_unroll_max_step"
 
-_BINARY_KINDS = {
-    "Add": "add",
-    "Sub": "sub",
-    "Mul": "mul",
-    "Div": "div",
-    "Mod": "mod",
-    "FloorDiv": "floordiv",
-    "FloorMod": "floormod",
-    "Min": "min",
-    "Max": "max",
-    "EQ": "compare",
-    "NE": "compare",
-    "LT": "compare",
-    "LE": "compare",
-    "GT": "compare",
-    "GE": "compare",
-    "And": "logical",
-    "Or": "logical",
-}
-_FUNCTION_KINDS = {
-    "exp": "exp",
-    "exp2": "exp",
-    "exp10": "exp",
-    "sqrt": "sqrt",
-    "rsqrt": "sqrt",
-    "tanh": "tanh",
-    "sigmoid": "math",
-    "erf": "math",
-    "log": "math",
-    "log2": "math",
-    "log10": "math",
-    "log1p": "math",
-    "sin": "math",
-    "cos": "math",
-    "tan": "math",
-    "pow": "math",
-    "fabs": "math",
-    "floor": "math",
-    "ceil": "math",
-    "round": "math",
-    "trunc": "math",
-    "if_then_else": "select",
-}
-_BITS = re.compile(r"^(bool|float|bfloat|int|uint)(\d*)")
-
 _STATEMENT, _VALUE, _INDEX, _CONDITION, _BINDING, _AXIS = (place << ROLE_SHIFT for place in range(len(ROLES)))
-_CONSTANT, _VARIABLE, _LOAD, _STORE = (NODE_KIND_INDEX[kind] for kind in ("constant", "variable", "load", "store"))
-_SELECT, _CAST, _OTHER = (NODE_KIND_INDEX[kind] for kind in ("select", "cast", "other"))
+_CONSTANT, _STORE, _SELECT = (NODE_KIND_INDEX[kind] for kind in ("constant", "store", "select"))
+_HANDLE = (DTYPES.index("handle") << DTYPE_SHIFT) + (8 << BYTES_SHIFT)
 
 
 def walk(module: Any) -> ProgramTable:
@@ -95,46 +49,6 @@ def walk(module: Any) -> ProgramTable:
     )
 
 
-@cache
-def dtype_entry(dtype: str) -> tuple[int, int]:
-    """The index into `DTYPES` and the bytes of a value of `dtype`, as `float32` or `int8x4`; a pointer counts as 8."""
-    match = _BITS.match(dtype)
-    if match is None:
-        return DTYPES.index("handle" if dtype == "handle" else "other"), 8
-    lanes = int(dtype.rsplit("x", 1)[1]) if re.search(r"\dx\d+$", dtype) else 1
-    name = "bool" if match.group(1) == "bool" else match.group()
-    bits = 8 if name == "bool" else int(match.group(2) or 8)
-    return DTYPES.index(name if name in DTYPES else "other"), max(1, bits // 8) * lanes
-
-
-_HANDLE = (DTYPES.index("handle") << DTYPE_SHIFT) + (8 << BYTES_SHIFT)
-
-
-class _ExpressionForms(dict[type, tuple[str, int]]):
-    """How an expression of a class is read and the kind of its node, found by the name of the class once."""
-
-    def __missing__(self, cls: type) -> tuple[str, int]:
-        name = cls.__name__
-        if name in _BINARY_KINDS:
-            form = ("binary", NODE_KIND_INDEX[_BINARY_KINDS[name]])
-        else:
-            form = {
-                "Var": ("variable", _VARIABLE),
-                "IntImm": ("constant", _CONSTANT),
-                "FloatImm": ("constant", _CONSTANT),
-                "TensorLoad": ("load", _LOAD),
-                "Call": ("call", NODE_KIND_INDEX["call"]),
-                "Cast": ("cast", _CAST),
-                "Not": ("not", NODE_KIND_INDEX["logical"]),
-                "Select": ("select", _SELECT),
-            }.get(name, ("other", _OTHER))
-        self[cls] = form
-        return form
-
-
-_FORMS = _ExpressionForms()
-
-
 def _integers(values: list[int]) -> Int64[np.ndarray, " values"]:
     return np.array(values, dtype=np.int64)
 
@@ -146,7 +60,9 @@ class _Walker:
         from tvm_ffi import get_global_func
 
         self.function = function
+        # as `len(array)` and `array[place]` do, without what these check
         self.item, self.length = get_global_func("ffi.ArrayGetItem"), get_global_func("ffi.ArraySize")
+        self.entries = get_global_func("ffi.MapSize")
         self.codes: list[int] = []
         self.parents: list[int] = []
         # what only some rows have, by turns with the row; a definition has an extent and a variable
@@ -157,6 +73,7 @@ class _Walker:
         self.values: list[Any] = []
         self.block_names: dict[int, str] = {}
         self.variables: dict[int, int] = {}
+        self.variable_codes: dict[int, int] = {}
         self.units: set[int] = set()
         # a name for a value: stands for it wherever it is used
         self.bound: dict[int, Any] = {}
@@ -282,7 +199,7 @@ class _Walker:
         extent = self._constant(node.extent, "the extent of a loop")
         kind, limit = node.kind, -1
         annotations = node.annotations
-        if annotations:
+        if self.entries(annotations):
             limit = int(annotations.get(UNROLL_ANNOTATION, -1))
         variable = self._variable(node.loop_var)
         if extent == 1 and kind == 0 and limit < 0:
@@ -334,24 +251,38 @@ class _Walker:
         return self.variables.setdefault(node.__chandle__(), len(self.variables))
 
     def _expression(self, node: Any, parent: int, role: int) -> None:
-        form, kind = _FORMS[type(node)]
+        form, kind = FORMS[type(node)]
+        codes = self.codes
+        row = len(codes)
+        if form == "variable":
+            variable = self._variable(node)
+            if variable in self.bound:
+                self._expression(self.bound[variable], parent, role)
+                return
+            code = self.variable_codes.get(variable)
+            if code is None:
+                # most uses are of few variables: their type is looked up once
+                code = self.variable_codes[variable] = self._type_code(node.ty)
+            if variable in self.units:
+                kind = _CONSTANT
+            else:
+                self.uses += (row, variable)
+            codes.append(code + role + kind)
+            self.parents.append(parent)
+            return
         ty = node.ty
         address = ty.__chandle__()
         code = self.types.get(address)
         if code is None:
             code = self.types[address] = self._type_code(ty)
         code += role
-        row = len(self.codes)
-        if form == "variable":
-            variable = self._variable(node)
-            if variable in self.bound:
-                self._expression(self.bound[variable], parent, role)
-                return
-            if variable in self.units:
-                kind = _CONSTANT
-            else:
-                self.uses += (row, variable)
-        elif form == "constant":
+        if form == "binary":
+            codes.append(code + kind)
+            self.parents.append(parent)
+            self._expression(node.a, row, _VALUE)
+            self._expression(node.b, row, _VALUE)
+            return
+        if form == "constant":
             self.values += (row, node.value)
         elif form == "load":
             buffer = self._buffer(node.source)
@@ -361,12 +292,9 @@ class _Walker:
             kind, lazy = self._operator(node.op)
             if lazy:
                 self.values += (row, 1)
-        self.codes.append(code + kind)
+        codes.append(code + kind)
         self.parents.append(parent)
-        if form == "binary":
-            self._expression(node.a, row, _VALUE)
-            self._expression(node.b, row, _VALUE)
-        elif form == "load":
+        if form == "load":
             for index in self._array(node.indices):
                 self._expression(index, row, _INDEX)
         elif form == "call":
@@ -389,7 +317,7 @@ class _Walker:
         known = self.operators.get(address)
         if known is None:
             name = str(getattr(op, "name", "")).rsplit(".", 1)[-1]
-            known = NODE_KIND_INDEX[_FUNCTION_KINDS.get(name, "call")], name == "if_then_else"
+            known = NODE_KIND_INDEX[FUNCTION_KINDS.get(name, "call")], name == "if_then_else"
             self.operators[address] = known
         return known
 

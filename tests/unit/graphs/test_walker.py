@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import MalformedDataError
+from kernelcast.graphs.expression_kinds import dtype_entry
 from kernelcast.graphs.table import ROLES
 from kernelcast.graphs.vocabulary import DTYPES, NODE_KINDS
-from kernelcast.graphs.walker import dtype_entry, walk
+from kernelcast.graphs.walker import walk
 from kernelcast.graphs.work import FLOAT_TYPES
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.records import Workload
