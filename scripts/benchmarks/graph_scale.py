@@ -41,7 +41,7 @@ def scale_figures(suite: GraphSuite, sizes: Sequence[int]) -> dict[str, object]:
         copies = -(-size // count)
         measured, store = suite.directory / f"measured-{size}", suite.directory / f"store-{size}"
         suite.write(measured, drawn, copies)
-        row = {"programs": copies * count}
+        row: dict[str, float] = {"programs": copies * count}
         row |= _in_a_process("build", suite.directory, measured, store)
         row["store_bytes"] = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         row |= _in_a_process("read", suite.directory, measured, store)

@@ -100,8 +100,8 @@ class Ray:
             except (ConnectionError, RuntimeError, ValueError) as error:
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise ConfigError(
-                    f"builder.address={self.address}: no Ray cluster answers ({reason}); start one with `ray start --head`, "
-                    "or leave the address out to use this machine"
+                    f"builder.address={self.address}: no Ray cluster answers ({reason}); start one with "
+                    "`ray start --head`, or leave the address out to use this machine"
                 ) from error
         try:
             cores = int(ray.cluster_resources().get("CPU", 1) / self.cores_per_unit)
@@ -147,6 +147,6 @@ def _ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise ConfigError(
-            "builder=ray needs Ray, which is not installed; install it with `pip install 'kernelcast[ray]'`, or build in "
-            "processes of this machine: builder=processes"
+            "builder=ray needs Ray, which is not installed; install it with `pip install 'kernelcast[ray]'`, or build "
+            "in processes of this machine: builder=processes"
         ) from error

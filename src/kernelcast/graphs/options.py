@@ -26,7 +26,7 @@ class ViewOptions:
         static_features: where tile sizes and static performance figures go: to the program as a whole (`kernel`), to
             every node (`node`), or nowhere (`none`).
         leave_out: groups of features that are left out, see `vocabulary.FEATURE_GROUPS`.
-        log_scale: sizes and counts as `log1p`, not as they are.
+        log_scale: sizes and counts as `log1p`, not as they are; the flat row of a program always has them so.
     """
 
     views: Sequence[str] = ("ast", "dataflow", "features", "statements", "trace")

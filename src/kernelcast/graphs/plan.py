@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Plan:
     def _ranges(self, start: int, end: int) -> list[range]:
         folders = np.flatnonzero(np.diff(self._part[start:end])) + 1 + start
         cuts = sorted({*range(start, end, UNIT_PROGRAMS), *folders.tolist(), end})
-        return [range(begin, stop) for begin, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+        return [range(begin, stop) for begin, stop in pairwise(cuts)]
 
     def unit(self, span: range) -> Unit:
         """The unit of the rows of `span`, which are of one folder."""

@@ -160,8 +160,8 @@ class Programs:
     def _source(self, name: str) -> Source:
         if name not in self.sources:
             raise ConfigError(
-                f"these programs have no view `{name}`, only {', '.join(self.sources)}; add it to features.views and run "
-                "`dvc repro graphs`, or choose a model that looks at another view (programs of a TVM that this one "
+                f"these programs have no view `{name}`, only {', '.join(self.sources)}; add it to features.views and "
+                "run `dvc repro graphs`, or choose a model that looks at another view (programs of a TVM that this one "
                 "cannot read have the trace view only)"
             )
         return self.sources[name]

@@ -50,8 +50,8 @@ class AstGraphs(View):
 class DataflowGraphs(View):
     """The dataflow graphs of many programs: parameters and blocks as nodes, tensors as edges.
 
-    After Kaufman et al. 2021 (arXiv 2008.01040), section 3. Nodes stand in topological order: a tensor's producer before
-    its consumers.
+    After Kaufman et al. 2021 (arXiv 2008.01040), section 3. Nodes stand in topological order: a tensor's producer
+    before its consumers.
 
     Attributes:
         feature_names: columns of `node_features`, those of `dataflow.NODE_FEATURES` that the options kept.
