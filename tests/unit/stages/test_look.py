@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import logging
 import shutil
@@ -12,12 +13,23 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MissingInputError
+from kernelcast.evaluation.program_page.page import Shown, page_data, render_page
 from kernelcast.graphs.extraction import extract
 from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.per_store import COLUMN_NAMES
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.splits import RandomSplit, Rows, make_split, write_split
-from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, feature_version, write_programs
+from kernelcast.graphs.store import (
+    Description,
+    StoredTarget,
+    StoredWorkload,
+    feature_version,
+    read_description,
+    read_programs,
+    write_programs,
+)
 from kernelcast.graphs.trace import trace_view
+from kernelcast.graphs.views import StatementRows
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, measurement_table, write_campaign, write_measurements
@@ -93,6 +105,10 @@ def config_of(root: Path, **changes: Any) -> DictConfig:
 def keys_of(root: Path) -> list[str]:
     keys: list[str] = np.load(root / "data/graphs/program_key.npy").tolist()
     return keys
+
+
+def chromium() -> str | None:
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def data_of(page: Path) -> dict[str, Any]:
@@ -211,6 +227,34 @@ def test_a_key_that_looks_like_a_number_stays_as_it_was_typed(key: str) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("views", [("trace",), ("per_store",), ("ast",), ("dataflow", "statements")])
+def test_in_a_browser_only_the_views_that_there_are_are_drawn(
+    made: Path, tmp_path: Path, views: tuple[str, ...]
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    whole = read_programs(made / "data/graphs")
+    tvm_rows = StatementRows(COLUMN_NAMES, np.arange(9), np.ones((8, len(COLUMN_NAMES)), dtype=np.float32))
+    sources = whole.sources | {"per_store": tvm_rows}
+    programs = dataclasses.replace(whole, sources={name: sources[name] for name in views})
+    path = tmp_path / "page.html"
+    path.write_text(render_page(page_data(programs, read_description(made / "data/graphs"), [Shown(0), Shown(1)])))
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-quic"])
+        page = browser.new_page(offline=True)
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(path.as_uri())
+        page.wait_for_selector("body[data-drawn=yes]")
+        drawn = {section.get_attribute("id") for section in page.locator("main > section").all()}
+        browser.close()
+    of_view = {"ast": {"tree", "kernel"}, "dataflow": {"dataflow", "kernel"}, "per_store": {"per-store"}}
+    assert drawn == set().union(*(of_view.get(view, {view}) for view in views))
+    assert problems == []
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_in_a_browser_a_node_tells_all_its_features_and_nothing_is_loaded(
@@ -218,7 +262,6 @@ def test_in_a_browser_a_node_tells_all_its_features_and_nothing_is_loaded(
 ) -> None:
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     path = tmp_path / "page.html"
     look(config_of(made, other="slowest", source=True, output=str(path)))
     data = data_of(path)
@@ -229,7 +272,7 @@ def test_in_a_browser_a_node_tells_all_its_features_and_nothing_is_loaded(
     requests: list[str] = []
     problems: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-quic"])
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox", "--disable-quic"])
         page = browser.new_page(viewport={"width": width, "height": height}, offline=True, color_scheme=scheme)
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: problems.append(message.text))

@@ -106,7 +106,8 @@ class Drawing {
   }
 
   fit() {
-    this.setZoom(Math.min(1.4, this.canvas.clientWidth / this.width, Math.max(this.canvas.clientHeight, 300) / this.height));
+    // of a drawing that is much taller than the frame a part that can be made out
+    this.setZoom(Math.min(1.4, this.canvas.clientWidth / this.width, Math.max(0.25, Math.min(innerHeight * 0.74, 820) / this.height)));
   }
 
   drag(start) {
