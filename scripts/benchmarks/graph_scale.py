@@ -48,11 +48,11 @@ def scale_figures(suite: GraphSuite, sizes: Sequence[int]) -> dict[str, object]:
         rows.append(row)
         logger.info("%s", ", ".join(f"{name} {value:.4g}" for name, value in row.items()))
     last = rows[-1]
-    seconds, size = last["build_seconds"] / last["programs"], last["store_bytes"] / last["programs"]
+    seconds, stored = last["build_seconds"] / last["programs"], last["store_bytes"] / last["programs"]
     return {
         "scale": rows,
         "tenset_build_core_hours": seconds * TENSET / 3600,
-        "tenset_store_terabytes": size * TENSET / 1e12,
+        "tenset_store_terabytes": stored * TENSET / 1e12,
     }
 
 

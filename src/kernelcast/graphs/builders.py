@@ -61,8 +61,8 @@ class Processes:
                 yield from _in_turn(lambda job: pool.submit(build, job), _first_done, jobs, workers * (1 + AHEAD))
             except BrokenProcessPool as error:
                 raise MalformedDataError(
-                    "a process that built graphs died: a schedule crashes TVM, or the memory ran out; what was built is "
-                    "kept: run the same command again, with fewer processes (builder.workers=1) if memory was short"
+                    "a process that built graphs died: a schedule crashes TVM, or the memory ran out; what was built "
+                    "is kept: run the same command again, with fewer processes (builder.workers=1) if memory was short"
                 ) from error
             except BaseException:
                 # or leaving would wait for every unit

@@ -9,32 +9,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.views import StatementRows
+from kernelcast.graphs.vocabulary import Column
 from kernelcast.tvm_compat import load_tvm, make_target
 
 BUFFERS, CURVE_SAMPLES, CACHE_LINE_BYTES = 5, 10, 64
 """The default settings: buffers a store, samples of the intensity curve, bytes of a cache line."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One of TVM's features.
-
-    Attributes:
-        name: of the column.
-        unit: `log2` is the sign of x times log2(1 + |x|).
-        meaning: what it says.
-    """
-
-    name: str
-    unit: str
-    meaning: str
 
 
 _OPERATIONS = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+
+from kernelcast.graphs.vocabulary import Column
 
 OTHER = "other"
 
@@ -65,22 +66,7 @@ ATTRIBUTES, OPERANDS, DECISIONS = 4, 6, 6
 """How many of each a step shows; more are left out, fewer leave zeros, so that every step has the same width."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """One number of a step.
-
-    Attributes:
-        name: of the column.
-        unit: `log1p` is the sign of x times ln(1 + |x|).
-        meaning: what it says.
-    """
-
-    name: str
-    unit: str
-    meaning: str
-
-
-COLUMNS = (
+COLUMNS: tuple[Column, ...] = (
     Column("after_postproc", "0 or 1", "the step stands after EnterPostproc: a postprocessor made it, not a rule"),
     Column("inputs", "log1p of a count", "operands, those in lists too"),
     Column("outputs", "log1p of a count", "blocks, loops and variables that it makes"),

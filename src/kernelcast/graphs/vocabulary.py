@@ -101,8 +101,23 @@ around: products above and below, memory touched by each buffer. `types`: data t
 
 
 @dataclass(frozen=True)
+class Column:
+    """One column of a view that is always whole.
+
+    Attributes:
+        name: unique in its table.
+        unit: what it counts, and how it is scaled.
+        meaning: what it says.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
 class Feature:
-    """One column.
+    """One column that options may leave out or scale.
 
     Attributes:
         name: unique in its table.

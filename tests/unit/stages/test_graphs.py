@@ -182,7 +182,7 @@ def test_too_few_workloads_leave_nothing_half_written(tmp_path: Path, measuremen
         np.array([name == "norm" for name in measurements.table["workload_name"].to_pylist()])
     )
     write(tmp_path, dataclasses.replace(measurements, table=only))
-    with pytest.raises(ConfigError, match="at least 3 workloads of different shapes with .*there is 1"):
+    with pytest.raises(ConfigError, match=r"at least 3 workloads of different shapes with .*there is 1"):
         graphs(config_of(tmp_path))
     assert not (tmp_path / "data" / "graphs").exists()
     graphs(config_of(tmp_path, "~split.workload"))
