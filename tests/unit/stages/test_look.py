@@ -325,6 +325,14 @@ def test_in_a_browser_a_node_tells_all_its_features_and_nothing_is_loaded(
         page.locator("#features thead button").nth(1).click()
         assert values.all_inner_texts() == falling[::-1]
 
+        # a choice has its probability, which is not scaled, and its value
+        trace = data["programs"][0]["trace"]
+        step = trace["primitive"].index(data["tables"]["primitives"].index("SampleCategorical"))
+        column = [column["name"] for column in data["columns"]["trace"]].index("decision_2")
+        told = page.locator(f"#trace tr[data-row=A-{step}]").inner_text().split("\t")
+        assert f"{round(np.expm1(trace['values'][step][column])):,}" in told
+        assert f"{trace['values'][step][column + 1]:g}"[:5] in told
+
         page.locator("#dataflow [data-node='0']").first.click()
         assert page.locator("#dataflow .panel tr[data-feature]").count() == len(data["columns"]["dataflow"])
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -107,19 +107,33 @@ function drawTrace() {
   used.sort((a, b) => first(a) - first(b));
   const two = programs.length > 1;
   const pairs = two ? comparison.trace : programs[0].trace.primitive.map((_, step) => [step, null]);
-  const spoken = (column, value) => (column.name !== "word" ? null : value ? tables.words[value - 1] ?? `text ${value}` : "");
+  const wordOf = (code) => (code ? tables.words[code - 1] ?? `text ${code}` : "");
+  const backs = Object.fromEntries(columns.trace.map((column, place) => [column.name, place]));
+  // what a column holds depends on the step: codes, places and probabilities are not scaled
+  const spoken = (column, value, values, name) => {
+    if (column.name === "word") return wordOf(value);
+    if (column.name === "decision_3" && name === "SampleCategorical") return value ? rounded(value) : null;
+    const operand = /^operand_(\d+)_value$/.exec(column.name);
+    if (!operand || value === 0) return null;
+    // of what an earlier step made the place
+    if (values[backs[`operand_${operand[1]}_back`]] !== 0) return rounded(value);
+    // no logarithm of a whole number is a whole number, so a literal that is one is the code of a text
+    return Number.isInteger(value) && value > 0 ? wordOf(value) : null;
+  };
+  // a decision for 0 says something, a place without a decision nothing
+  const wasDecided = (column, values) => Number(/^decision_(\d+)$/.exec(column.name)?.[1] ?? Infinity) <= values[backs.decided];
   const rows = [];
   const add = (side, step, against, className) => {
     const {primitive, values} = programs[side].trace;
     const name = tables.primitives[primitive[step]] ?? "other";
-    rows.push({name: `${SIDES[side]}-${step}`, className, differs: Boolean(className), text: [name, ...used.map(({column, place}) => spoken(column, values[step][place]) || "")].join(" ").toLowerCase(),
-      cells: [{node: el("th", {scope: "row", class: "stick"}, `${step + 1} ${name}`), key: rows.length},
+    rows.push({name: `${SIDES[side]}-${step}`, className, differs: Boolean(className), text: [name, ...used.map(({column, place}) => spoken(column, values[step][place], values[step], name) || "")].join(" ").toLowerCase(),
+      cells: [{node: el("th", {scope: "row", class: "stick step"}, `${step + 1} ${name}`), key: rows.length},
         ...(two ? [textCell(className ? SIDES[side] : "both")] : []),
         ...used.map(({column, place}) => {
           const value = values[step][place];
           const differs = against !== null && programs[1 - side].trace.values[against][place] !== value;
-          const text = spoken(column, value);
-          return text !== null ? {node: el("td", {class: differs ? "differs" : "", title: `the model gets ${exact(value)}`}, text), key: text} : valueCell({...column, unit: ""}, value, differs, "·");
+          const text = spoken(column, value, values[step], name);
+          return text !== null ? {node: el("td", {class: `${differs ? "differs" : ""} ${column.name === "word" ? "" : "number"}`, title: `the model gets ${exact(value)}`}, text), key: text} : valueCell({...column, unit: ""}, value, differs, wasDecided(column, values[step]) ? null : "·");
         })]});
   };
   for (const [left, right] of pairs) {
