@@ -13,8 +13,8 @@ from graph_suite import GraphSuite
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
+from kernelcast.graphs.dataset.store import read_programs
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.store import read_programs
 from kernelcast.models.batching import make_batch
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from graph_suite import GraphSuite
 
-from kernelcast.graphs.store import read_programs
+from kernelcast.graphs.dataset.store import read_programs
 
 logger = logging.getLogger(__name__)
 

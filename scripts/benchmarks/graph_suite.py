@@ -12,11 +12,11 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from kernelcast.graphs.builders import Processes
-from kernelcast.graphs.dataset import built_store
-from kernelcast.graphs.labels import Labelling
+from kernelcast.graphs.dataset.builders import Processes
+from kernelcast.graphs.dataset.building import built_store
+from kernelcast.graphs.dataset.labels import Labelling
+from kernelcast.graphs.dataset.selection import Choice, Folder
 from kernelcast.graphs.options import ViewOptions
-from kernelcast.graphs.selection import Choice, Folder
 from kernelcast.measurement.sampling import Candidate, sample_candidates
 from kernelcast.records import (
     MEASUREMENTS_VERSION,

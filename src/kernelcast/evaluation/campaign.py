@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float64
 
-from kernelcast.graphs.labels import faults, flagged_rows, spread_of
-from kernelcast.graphs.repeats import FIRST_VISIT, Repeats
+from kernelcast.graphs.dataset.labels import faults, flagged_rows, spread_of
+from kernelcast.graphs.dataset.repeats import FIRST_VISIT, Repeats
 from kernelcast.records import Measurements, Outcome
 
 MOST_FLAGGED = 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kernelcast.graphs.labels import known_reference
-from kernelcast.graphs.repeats import Repeats
+from kernelcast.graphs.dataset.labels import known_reference
+from kernelcast.graphs.dataset.repeats import Repeats
 from kernelcast.records import Measurements
 
 NEAR_BEST = 1.05

@@ -24,8 +24,8 @@ from kernelcast.evaluation.bootstrap import Bootstrap, Estimate, Resampling
 from kernelcast.evaluation.metrics import kendall_tau
 from kernelcast.evaluation.pooling import pooled_order
 from kernelcast.evaluation.summary import workload_rows
-from kernelcast.graphs.labels import Labelling, best_reference, faults, seconds_of
-from kernelcast.graphs.repeats import FIRST_VISIT, Repeats
+from kernelcast.graphs.dataset.labels import Labelling, best_reference, faults, seconds_of
+from kernelcast.graphs.dataset.repeats import FIRST_VISIT, Repeats
 
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs

@@ -34,8 +34,8 @@ def syntax_tree(
         options: which parts of the tree and which features it keeps, and where the features of the program go.
         kernel_row: of `kernel_features.kernel_features`.
     """
-    from kernelcast.graphs.syntax_edges import syntax_edges
-    from kernelcast.graphs.syntax_nodes import family, node_features, number_nodes
+    from kernelcast.graphs.kernels.syntax_edges import syntax_edges
+    from kernelcast.graphs.kernels.syntax_nodes import family, node_features, number_nodes
 
     buffers = table.buffers
     rows, node = number_nodes(facts.place, table.parent, options.indices)

@@ -124,9 +124,9 @@ def dataflow_graph(
         kernel_row: of `kernel_features.kernel_features`.
         options: which edges and features it keeps, and where the features of the program as a whole go.
     """
-    from kernelcast.graphs.computations import find_computations, read_rows
-    from kernelcast.graphs.dataflow_nodes import node_values
-    from kernelcast.graphs.opcodes import opcodes
+    from kernelcast.graphs.kernels.computations import find_computations, read_rows
+    from kernelcast.graphs.kernels.dataflow_nodes import node_values
+    from kernelcast.graphs.kernels.opcodes import opcodes
 
     rows = read_rows(table)
     found = find_computations(table, rows, facts.executions)

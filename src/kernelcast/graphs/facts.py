@@ -74,10 +74,10 @@ class Facts:
 
 def analyse(table: ProgramTable) -> Facts:
     """Computes the facts of a program."""
-    from kernelcast.graphs.access_facts import access_facts, find_accesses
-    from kernelcast.graphs.index_values import index_values
-    from kernelcast.graphs.loop_facts import lanes, surroundings, unrolling
-    from kernelcast.graphs.work import work
+    from kernelcast.graphs.kernels.access_facts import access_facts, find_accesses
+    from kernelcast.graphs.kernels.index_values import index_values
+    from kernelcast.graphs.kernels.loop_facts import lanes, surroundings, unrolling
+    from kernelcast.graphs.kernels.work import work
 
     kind, role, parent, end = table.kind, table.role, table.parent, table.end
     extent, buffers = table.extent, table.buffers
@@ -132,6 +132,6 @@ def analyse(table: ProgramTable) -> Facts:
 
 def moved_bytes(table: ProgramTable, facts: Facts, cache_bytes: Int64[np.ndarray, " caches"]) -> np.ndarray:
     """Bytes between memory and caches of the sizes `cache_bytes`, see `work.moved_bytes`."""
-    from kernelcast.graphs import work
+    from kernelcast.graphs.kernels import work
 
     return work.moved_bytes(table.kind, facts.loop, table.extent, facts.touched, cache_bytes)

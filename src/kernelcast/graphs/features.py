@@ -63,7 +63,7 @@ def natural(features: FlatFeatures, name: str) -> Float64[np.ndarray, " programs
 
 def statement_table(table: ProgramTable, facts: Facts) -> tuple[np.ndarray, np.ndarray]:
     """Natural values of all statements of a program in program order, and the row of the table of each."""
-    from kernelcast.graphs.statement_values import buffer_sizes, statement_values
+    from kernelcast.graphs.kernels.statement_values import buffer_sizes, statement_values
 
     buffers = table.buffers
     return statement_values(
@@ -103,7 +103,7 @@ def program_row(
         statements: what `statement_table` gave.
         cache_bytes: the cache of one core, for `moved_bytes`.
     """
-    from kernelcast.graphs.program_values import program_values
+    from kernelcast.graphs.kernels.program_values import program_values
 
     caches = np.array([cache_bytes, *(size * 1024 for size in CACHE_KIB)], dtype=np.int64)
     return program_values(

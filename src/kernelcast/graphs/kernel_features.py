@@ -59,9 +59,9 @@ def kernel_features(table: ProgramTable, facts: Facts) -> Float64[np.ndarray, " 
         table: the program.
         facts: what is known of its rows.
     """
-    from kernelcast.graphs.computations import read_rows
-    from kernelcast.graphs.kernel_figures import figures
-    from kernelcast.graphs.tiles import no_tiles, tiles
+    from kernelcast.graphs.kernels.computations import read_rows
+    from kernelcast.graphs.kernels.kernel_figures import figures
+    from kernelcast.graphs.kernels.tiles import no_tiles, tiles
 
     rows = read_rows(table)
     found = figures(table, facts, rows)

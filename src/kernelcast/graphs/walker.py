@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.graphs.expression_kinds import FORMS, FUNCTION_KINDS, dtype_entry
+from kernelcast.graphs.kernels.expression_kinds import FORMS, FUNCTION_KINDS, dtype_entry
 from kernelcast.graphs.table import BYTES_SHIFT, DTYPE_SHIFT, ROLE_SHIFT, ROLES, Buffers, ProgramTable
 from kernelcast.graphs.vocabulary import DTYPES, NODE_KIND_INDEX
 
@@ -85,7 +85,7 @@ class _Walker:
         self.shapes: list[list[int]] = []
 
     def table(self) -> ProgramTable:
-        from kernelcast.graphs.table_columns import depths_and_ends, scattered, unpacked
+        from kernelcast.graphs.kernels.table_columns import depths_and_ends, scattered, unpacked
 
         self._row(NODE_KIND_INDEX["function"], -1)
         self._statements(self.function.body, 0)
@@ -118,7 +118,7 @@ class _Walker:
         )
 
     def _buffers(self) -> Buffers:
-        from kernelcast.graphs.table_columns import unpacked
+        from kernelcast.graphs.kernels.table_columns import unpacked
 
         _, _, dtype, dtype_bytes = unpacked(_integers(self.buffer_codes))
         parameters = {parameter.__chandle__() for parameter in self.function.params}

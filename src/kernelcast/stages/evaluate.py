@@ -57,9 +57,9 @@ def evaluate(config: DictConfig) -> None:
     from kernelcast.evaluation.noise import noise_of, paired_labels
     from kernelcast.evaluation.outputs import write_outputs
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
-    from kernelcast.graphs.labels import Labelling
+    from kernelcast.graphs.dataset.labels import Labelling
+    from kernelcast.graphs.dataset.store import check_store, read_data_hash, read_description, read_programs
     from kernelcast.graphs.splits import split_names
-    from kernelcast.graphs.store import check_store, read_data_hash, read_description, read_programs
     from kernelcast.records import read_measurements
     from kernelcast.stages.tracking import tracked_run
 

@@ -22,10 +22,10 @@ from kernelcast.errors import ConfigError
 from kernelcast.stages.instantiation import made
 
 if TYPE_CHECKING:
+    from kernelcast.graphs.dataset.selection import Folder
+    from kernelcast.graphs.dataset.store import Description
     from kernelcast.graphs.programs import Programs
-    from kernelcast.graphs.selection import Folder
     from kernelcast.graphs.splits import Rows, Splitter
-    from kernelcast.graphs.store import Description
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ def graphs(config: DictConfig) -> None:
         MalformedDataError: they are not what `measure` writes, or none is usable.
         StorageError: another process builds graphs there.
     """
-    from kernelcast.graphs.dataset import built_store
-    from kernelcast.graphs.labels import Labelling
-    from kernelcast.graphs.selection import Choice
+    from kernelcast.graphs.dataset.building import built_store
+    from kernelcast.graphs.dataset.labels import Labelling
+    from kernelcast.graphs.dataset.selection import Choice
+    from kernelcast.graphs.dataset.store import read_data_hash, read_programs
     from kernelcast.graphs.splits import make_split, write_split
-    from kernelcast.graphs.store import read_data_hash, read_programs
     from kernelcast.stages.tracking import flatten, tracked_run
 
     labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
@@ -101,7 +101,7 @@ def read_folders(sources: Sequence[Path]) -> dict[Path, Folder]:
     Raises:
         ConfigError: no folder, or one twice.
     """
-    from kernelcast.graphs.selection import Folder
+    from kernelcast.graphs.dataset.selection import Folder
 
     if not sources or len(set(sources)) < len(sources):
         listed = ", ".join(map(str, sources))

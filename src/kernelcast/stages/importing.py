@@ -33,7 +33,7 @@ def import_(config: DictConfig) -> None:
     from kernelcast.exchange.importing import import_database
     from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
     from kernelcast.files import atomic_directory
-    from kernelcast.graphs.selection import measurements_hash
+    from kernelcast.graphs.dataset.selection import measurements_hash
     from kernelcast.records import write_campaign, write_measurements
     from kernelcast.stages.graphs import progress_of
     from kernelcast.stages.tracking import tracked_run

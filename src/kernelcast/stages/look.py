@@ -31,7 +31,7 @@ def look(config: DictConfig) -> None:
     """
     from kernelcast.evaluation.program_page.choosing import Wanted, find_program, is_rank
     from kernelcast.evaluation.program_page.page import Shown, page_data, render_page
-    from kernelcast.graphs.store import read_description, read_programs
+    from kernelcast.graphs.dataset.store import read_description, read_programs
 
     graphs = Path(config.paths.graphs)
     program, other = typed(config, "program"), typed(config, "other")

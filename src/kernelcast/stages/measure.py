@@ -77,7 +77,7 @@ def measure(config: DictConfig) -> None:
 def visit_ratios(directory: Path) -> Float64[np.ndarray, " programs"]:
     """Of the programs that were measured again: the larger over the smaller of both minima."""
     from kernelcast.evaluation.noise import Source, paired_labels
-    from kernelcast.graphs.labels import Labelling
+    from kernelcast.graphs.dataset.labels import Labelling
 
     pairs = paired_labels(read_measurements(directory).measured, Labelling())
     return pairs.ratios if pairs.source is Source.VISITS else np.empty(0)

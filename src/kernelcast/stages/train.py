@@ -75,8 +75,8 @@ def train(config: DictConfig) -> float:
         ConfigError: there is no such split, or no such metric, or a study without -m.
         MissingInputError: the graphs are not there.
     """
+    from kernelcast.graphs.dataset.store import read_data_hash, read_programs
     from kernelcast.graphs.splits import read_split, read_split_hash
-    from kernelcast.graphs.store import read_data_hash, read_programs
 
     launch = HydraConfig.get()
     choices: Mapping[str, Any] = launch.runtime.choices

@@ -12,7 +12,7 @@ from kernelcast.evaluation.bootstrap import Bootstrap, Resampling
 from kernelcast.evaluation.noise import PairedLabels, Source, noise_of, paired_labels
 from kernelcast.evaluation.results import Role
 from kernelcast.evaluation.scoring import ceiling
-from kernelcast.graphs.labels import Labelling, labels_of
+from kernelcast.graphs.dataset.labels import Labelling, labels_of
 from kernelcast.records import measurement_table
 
 SETTINGS = Bootstrap(samples=50, confidence=0.95, seed=0)

@@ -17,9 +17,9 @@ from kernelcast.evaluation.program_page.comparing import Tree, aligned, line_key
 from kernelcast.evaluation.program_page.content import percentiles
 from kernelcast.evaluation.program_page.page import TRACE_ALONE, Shown, duration, page_data, render_page
 from kernelcast.graphs import dataflow, flat_columns, kernel_features, per_store, trace_columns, vocabulary
+from kernelcast.graphs.dataset.store import Description, StoredTarget, StoredWorkload
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload
 from kernelcast.graphs.trace import trace_view
 from kernelcast.graphs.views import AstGraphs, FlatFeatures, StatementRows
 from kernelcast.graphs.vocabulary import EDGE_KIND_INDEX, NODE_FEATURES, NODE_KIND_INDEX

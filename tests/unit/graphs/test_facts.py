@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.graphs.facts import Facts, analyse, moved_bytes
+from kernelcast.graphs.kernels.work import moved_bytes as traffic
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.vocabulary import NODE_KINDS
 from kernelcast.graphs.walker import walk
-from kernelcast.graphs.work import moved_bytes as traffic
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, make_target, module_json, parse_module, runnable_module, scheduled_module

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.graphs.expression_kinds import dtype_entry
+from kernelcast.graphs.kernels.expression_kinds import dtype_entry
+from kernelcast.graphs.kernels.work import FLOAT_TYPES
 from kernelcast.graphs.table import ROLES
 from kernelcast.graphs.vocabulary import DTYPES, NODE_KINDS
 from kernelcast.graphs.walker import walk
-from kernelcast.graphs.work import FLOAT_TYPES
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, parse_module, runnable_module, scheduled_module

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
+from kernelcast.graphs.dataset.store import feature_version
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
-from kernelcast.graphs.store import feature_version
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import KernelcastError, MalformedDataError
+from kernelcast.graphs.dataset.store import Description, StoredTarget, StoredWorkload, write_programs
 from kernelcast.graphs.options import ViewOptions
-from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, write_programs
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import save_model
 from kernelcast.models.validation import mean_kendall_tau
@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelcast.graphs.store import read_programs
+from kernelcast.graphs.dataset.store import read_programs
 from kernelcast.models.saved import load_model
 
 folder = Path(sys.argv[1])

@@ -9,6 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.files import write_json
+from kernelcast.graphs.dataset.store import Description, StoredTarget, StoredWorkload, feature_version, write_programs
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.splits import (
@@ -21,7 +22,6 @@ from kernelcast.graphs.splits import (
     read_split_hash,
     write_split,
 )
-from kernelcast.graphs.store import Description, StoredTarget, StoredWorkload, feature_version, write_programs
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES
 from kernelcast.models.saved import save_model

@@ -13,8 +13,8 @@ from kernelcast.evaluation.predictions import read_predictions
 from kernelcast.evaluation.results import read_results
 from kernelcast.evaluation.summary import summarise
 from kernelcast.files import read_json, write_json
+from kernelcast.graphs.dataset.store import read_data_hash, read_programs
 from kernelcast.graphs.splits import RandomSplit, read_split, read_split_hash, write_split
-from kernelcast.graphs.store import read_data_hash, read_programs
 from kernelcast.models.saved import load_model
 from kernelcast.records import measurement_table, read_measurements, write_measurements
 from kernelcast.stages.evaluate import bootstrap_settings, evaluate

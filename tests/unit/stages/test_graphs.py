@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError
+from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
 from kernelcast.graphs.splits import read_split, split_names
-from kernelcast.graphs.store import read_data_hash, read_description, read_programs
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.records import (

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
-from kernelcast.graphs.store import read_programs
+from kernelcast.graphs.dataset.store import read_programs
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.models.roofline import RooflineModel

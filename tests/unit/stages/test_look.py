@@ -14,12 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MissingInputError
 from kernelcast.evaluation.program_page.page import Shown, page_data, render_page
-from kernelcast.graphs.extraction import extract
-from kernelcast.graphs.options import ViewOptions
-from kernelcast.graphs.per_store import COLUMN_NAMES
-from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.splits import RandomSplit, Rows, make_split, write_split
-from kernelcast.graphs.store import (
+from kernelcast.graphs.dataset.store import (
     Description,
     StoredTarget,
     StoredWorkload,
@@ -28,6 +23,11 @@ from kernelcast.graphs.store import (
     read_programs,
     write_programs,
 )
+from kernelcast.graphs.extraction import extract
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.per_store import COLUMN_NAMES
+from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.splits import RandomSplit, Rows, make_split, write_split
 from kernelcast.graphs.trace import trace_view
 from kernelcast.graphs.views import StatementRows
 from kernelcast.measurement import workloads

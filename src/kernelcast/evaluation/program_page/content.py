@@ -12,8 +12,8 @@ from jaxtyping import Float32, Float64, Int64
 
 from kernelcast.evaluation.program_page.choosing import peers
 from kernelcast.evaluation.program_page.columns import described
+from kernelcast.graphs.dataset.store import Description
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.store import Description
 from kernelcast.graphs.views import AstGraphs, DataflowGraphs, StatementRows
 
 MOST_PEERS = 5000

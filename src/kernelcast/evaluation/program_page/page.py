@@ -13,8 +13,8 @@ import numpy as np
 
 from kernelcast.evaluation.program_page.comparing import Tree, aligned, line_keys, matched_nodes
 from kernelcast.evaluation.program_page.content import column_data, kernel_view, program_data
+from kernelcast.graphs.dataset.store import Description
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.store import Description
 
 TEMPLATE = "page.html.j2"
 STYLE = "page.css"

@@ -1,0 +1,1 @@
+"""From measurements to a store of programs: selection, labels, building in shards, opening."""

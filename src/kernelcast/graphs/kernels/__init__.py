@@ -1,0 +1,1 @@
+"""Compiled: passes over the table of a program, by numba."""
