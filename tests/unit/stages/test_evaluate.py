@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 import logging
 import shutil
@@ -13,8 +14,17 @@ from kernelcast.evaluation.predictions import read_predictions
 from kernelcast.evaluation.results import read_results
 from kernelcast.evaluation.summary import summarise
 from kernelcast.files import read_json, write_json
-from kernelcast.graphs.dataset.store import read_data_hash, read_programs
-from kernelcast.graphs.splits import RandomSplit, read_split, read_split_hash, write_split
+from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
+from kernelcast.graphs.splits import (
+    RandomSplit,
+    Rows,
+    Split,
+    SplitWorkload,
+    make_split,
+    read_split,
+    read_split_hash,
+    write_split,
+)
 from kernelcast.models.saved import load_model
 from kernelcast.records import measurement_table, read_measurements, write_measurements
 from kernelcast.stages.evaluate import bootstrap_settings, evaluate
@@ -177,13 +187,23 @@ def of_another_split(model: Path) -> None:
     write_json(model / "training.json", read_json(model / "training.json", "train") | {"split": "network"})
 
 
+def split_rows(graphs: Path) -> Rows:
+    """What a splitter sees of a store."""
+    programs, description = read_programs(graphs), read_description(graphs)
+    return Rows(
+        programs.workload.astype(np.int64),
+        programs.target.astype(np.int64),
+        programs.program_key,
+        tuple(SplitWorkload(**dataclasses.asdict(workload)) for workload in description.workloads),
+        tuple(target.target for target in description.targets),
+    )
+
+
 def of_a_split_made_otherwise(model: Path) -> None:
     # the same programs and the same name, other rows: the model has learned from some of what is tested on
     graphs = model.parents[2] / "graphs"
-    programs = read_programs(graphs)
-    split = RandomSplit(0.4, 0.1, seed=1).split(programs.workload.astype(np.int64), programs.workload_names)
-    names = [programs.workload_names[number] for number in programs.workload]
-    write_split(graphs, "random", split, programs.program_key, names, read_data_hash(graphs), {})
+    rows = split_rows(graphs)
+    write_split(graphs, "random", make_split(RandomSplit(0.4, 0.1, seed=1), rows), rows, read_data_hash(graphs), {})
     # the other model of this split is trained anew
     other = model.with_name("random") / "training.json"
     write_json(other, read_json(other, "train") | {"split_hash": read_split_hash(graphs, "random")})
@@ -271,14 +291,18 @@ def test_interrupted_writing_leaves_no_results_that_look_whole(folder, monkeypat
 
 
 def test_a_split_without_test_programs_is_explained(folder) -> None:
-    from kernelcast.graphs.splits import Split
-
     graphs = folder.root / "data/graphs"
-    programs = read_programs(graphs)
-    rows = np.arange(len(programs))
+    rows = split_rows(graphs)
     nothing = np.zeros(0, dtype=np.int64)
-    names = ["w"] * len(programs)
-    data_hash = read_data_hash(graphs)
-    write_split(graphs, "random", Split(rows, nothing, nothing), programs.program_key, names, data_hash, {})
+    split = Split(np.arange(len(rows)), nothing, nothing)
+    write_split(graphs, "random", split, rows, read_data_hash(graphs), {})
     with pytest.raises(MalformedDataError, match=r"split random .* no test programs"):
+        evaluate(folder.config)
+
+
+def test_changed_programs_are_not_evaluated(folder) -> None:
+    path = next((folder.root / "data/graphs/shards").rglob("features.values.npy"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(MalformedDataError, match=r"was changed since it was written; run `dvc repro graphs`"):
         evaluate(folder.config)

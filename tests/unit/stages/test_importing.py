@@ -101,7 +101,7 @@ def test_graphs_of_imported_and_of_measured_times_are_the_same(measured: Path, i
     np.testing.assert_array_equal(copy.program_key, original.program_key)
     np.testing.assert_array_equal(copy.log_seconds, original.log_seconds)
     np.testing.assert_array_equal(copy.ast.node_kind, original.ast.node_kind)
-    assert copy.machine is None
+    assert copy.machines == (None,)
     with pytest.raises(ConfigError, match="host=this"):
         RooflineModel(None, None, 0).fit(copy, copy, None)
 
