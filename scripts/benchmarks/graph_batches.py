@@ -31,7 +31,7 @@ def batch_figures(suite: GraphSuite) -> dict[str, object]:
     loader: Any = DataLoader(listed, batch_size=BATCH_PROGRAMS, shuffle=True)
     random = np.random.default_rng(0)
     ours, theirs = [], []
-    for number in range(4 if suite.quick else 11):
+    for number in range(8 if suite.quick else 21):
         rows = random.permutation(len(programs))
         started = time.perf_counter()
         for begin in range(0, len(rows), BATCH_PROGRAMS):

@@ -70,7 +70,7 @@ class GraphSuite:
     def measured(self) -> Path:
         """A folder as `measure` leaves it, of few programs of every workload; their times are made up."""
         folder = self.directory / "measurements"
-        self.write(folder, [self.draw(workload, 4 if self.quick else 32) for workload in self.workloads], 1)
+        self.write(folder, [self.draw(workload, 16 if self.quick else 32) for workload in self.workloads], 1)
         return folder
 
     def write(self, folder: Path, drawn: list[Drawn], copies: int) -> None:

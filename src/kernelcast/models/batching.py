@@ -104,7 +104,9 @@ def make_batch(programs: Programs, rows: Int64[np.ndarray, "graphs"], view: str 
     parent = depth = np.zeros(0, dtype=np.int64)
     if isinstance(graphs, AstGraphs):
         kind, depth = graphs.node_kind, graphs.node_depth.astype(np.int64)
-        parent = np.where(graphs.node_parent < 0, -1, graphs.node_parent + np.repeat(first_node, node_counts))
+        parent = graphs.node_parent + np.repeat(first_node, node_counts)
+        # the first node of a tree is its root, and no other one
+        parent[first_node] = -1
     else:
         kind = graphs.node_opcode
     return GraphBatch(
