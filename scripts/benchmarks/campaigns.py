@@ -51,6 +51,7 @@ class Suite:
         self.directory = directory
         self._number = 0
         self._campaign: Campaign | None = None
+        self._drawn: dict[tuple[int, int], list[Candidate]] = {}
         self.target = resolve_target({"kind": "llvm"})
         nodes = self._configs["default"].workload.items()
         self.workloads: list[Workload] = [instantiate(node, name=name) for name, node in nodes]
@@ -62,7 +63,12 @@ class Suite:
         return replace(settings, timing=replace(settings.timing, **timing), **changes)
 
     def candidates(self, settings: RunnerSettings, per_workload: int, seed: int = SEED) -> list[Candidate]:
-        """Random candidates of every workload."""
+        """Random candidates of every workload; the same ones are drawn once."""
+        if (per_workload, seed) not in self._drawn:
+            self._drawn[per_workload, seed] = self._draw(settings, per_workload, seed)
+        return self._drawn[per_workload, seed]
+
+    def _draw(self, settings: RunnerSettings, per_workload: int, seed: int) -> list[Candidate]:
         with (
             tempfile.TemporaryDirectory(dir=self.directory) as folder,
             LocalRunner().open(self.target, settings, seed, Path(folder)) as runner,

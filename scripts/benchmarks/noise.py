@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from campaigns import Suite, timed_seconds
+from campaigns import SEED, Suite, timed_seconds
 
 from kernelcast.evaluation.metrics import kendall_tau
 from kernelcast.measurement.journal import Try
@@ -54,7 +54,8 @@ def noise_figures(suite: Suite, programs: int, quick: bool) -> dict[str, object]
     ours, theirs = [], []
     for group in range(groups):
         settings = suite.settings(**changes)
-        candidates = suite.candidates(settings, per_workload, seed=100 + group)
+        # a quick run takes those of the other part
+        candidates = suite.candidates(settings, per_workload, SEED if quick else 100 + group)
         ours += _visits(suite.measure(settings, candidates).result.tries)
         seconds = mean(timed_seconds(visit.first) for visit in ours)
         in_a_row = suite.settings(

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 PASSES = 3
 CANDIDATES_PER_WORKLOAD = 4
-QUICK_LIMIT_SECONDS = 3.0
+QUICK_LIMIT_SECONDS = 2.0
 
 
 def speed_figures(suite: Suite, quick: bool) -> dict[str, object]:
