@@ -62,7 +62,8 @@ class Programs:
         sources: where the arrays of each view are, by the name of the view.
         rows: which rows of the sources these programs are.
         log_seconds: natural logarithm of the run time in seconds, the label.
-        workload: which workload each belongs to, an index into `workload_names`.
+        workload: which workload each belongs to, an index into `workload_names`; one workload measured on two targets
+            counts as two, since only times of one target can be compared.
         workload_names: names of all workloads of the data set, also of those without a row here.
         target: what each was measured on, an index into `targets` and `machines`.
         targets: the targets as JSON.

@@ -159,6 +159,7 @@ class TrainConfig:
 
     seed: int = MISSING
     split: str = MISSING
+    from_run: str | None = None
     objective: str = MISSING
     direction: Direction = MISSING
     output: str | None = None

@@ -148,28 +148,22 @@ def sizes(programs: Programs) -> dict[str, Int64[np.ndarray, " programs"]]:
 
 
 def workload_table(programs: Programs) -> Table:
-    """Programs, their sizes and the range of their times, by target and workload."""
+    """Programs, their sizes and the range of their times, by workload."""
     table = Table(title="programs by workload")
-    several = len(programs.targets) > 1
-    if several:
-        table.add_column("target", overflow="fold")
     table.add_column("workload", overflow="fold")
     counted = sizes(programs)
     for heading in ("programs", *counted, "fastest, ms", "slowest, ms"):
         table.add_column(heading, justify="right")
     milliseconds = np.exp(programs.log_seconds) * 1e3
-    for target, label in enumerate(programs.targets):
-        for number, name in enumerate(programs.workload_names):
-            rows = (programs.workload == number) & (programs.target == target)
-            if rows.any():
-                table.add_row(
-                    *([label] if several else []),
-                    name,
-                    str(rows.sum()),
-                    *(f"{counts[rows].mean():.0f}" for counts in counted.values()),
-                    f"{milliseconds[rows].min():.4g}",
-                    f"{milliseconds[rows].max():.4g}",
-                )
+    for number, name in enumerate(programs.workload_names):
+        rows = programs.workload == number
+        table.add_row(
+            name,
+            str(rows.sum()),
+            *(f"{counts[rows].mean():.0f}" for counts in counted.values()),
+            f"{milliseconds[rows].min():.4g}",
+            f"{milliseconds[rows].max():.4g}",
+        )
     return table
 
 

@@ -6,8 +6,10 @@ import csv
 import logging
 import math
 import shlex
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,7 @@ TRAIN_SECONDS = "train_seconds"
 """Metric of a run: how long `fit` took."""
 
 SPLIT_TAG = "kernelcast.split_hash"
+SPLIT_ARTIFACTS = "split"
 """Tag of a run: hash of the split, and of the programs that it splits."""
 
 LONGEST_ROW_LIST = 16 * 2**20
@@ -96,10 +99,11 @@ def train(config: DictConfig) -> float:
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
-        split = read_split(graphs, config.split)
-        split_hash = read_split_hash(graphs, config.split)
+        with split_folder(config, run) as folder:
+            split = read_split(graphs, config.split, folder)
+            split_hash = read_split_hash(graphs, config.split, folder)
+            record_split(run, folder, config.split, split_hash)
         run.dataset("graphs", read_data_hash(graphs), graphs)
-        record_split(run, graphs, config.split, split_hash)
 
         history = History(run)
         started = time.perf_counter()
@@ -133,18 +137,46 @@ def train(config: DictConfig) -> float:
     return objective
 
 
-def record_split(run: TrackedRun, graphs: Path, name: str, split_hash: str) -> None:
+@contextmanager
+def split_folder(config: DictConfig, run: TrackedRun) -> Iterator[Path]:
+    """Where the files of the split are: with the graphs, or those that the run `config.from_run` has kept.
+
+    Raises:
+        ConfigError: there is no such run, it kept no whole split, or one of another name.
+    """
+    from mlflow.exceptions import MlflowException
+
+    from kernelcast.graphs.splits import SPLITS_FOLDER
+
+    if config.from_run is None:
+        yield Path(config.paths.graphs, SPLITS_FOLDER)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            kept = Path(run.client.download_artifacts(config.from_run, SPLIT_ARTIFACTS, folder))
+        except (MlflowException, OSError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ConfigError(
+                f"from_run={config.from_run}: no run that has kept its split ({reason}); copy the id of a finished "
+                "training from the MLflow page"
+            ) from error
+        names = sorted(path.stem for path in kept.glob("*.npy"))
+        if config.split not in names:
+            kept_names = f"it has kept {', '.join(names)}" if names else "its list of rows was too long to be kept"
+            raise ConfigError(f"from_run={config.from_run} has no split {config.split}: {kept_names}; set split=NAME")
+        yield kept
+
+
+def record_split(run: TrackedRun, folder: Path, name: str, split_hash: str) -> None:
     """Stores with the run which programs it learned from: what the split's file says, and its list of rows if short.
 
     A longer list is named there by its hash, and made again by `graphs` with the settings and the seed that are there.
     """
-    from kernelcast.graphs.splits import split_files
-
-    described, rows = split_files(graphs, name)
+    described, rows = folder / f"{name}.json", folder / f"{name}.npy"
     run.tags({SPLIT_TAG: split_hash})
-    run.artifact(described, "split")
+    run.artifact(described, SPLIT_ARTIFACTS)
     if rows.stat().st_size <= LONGEST_ROW_LIST:
-        run.artifact(rows, "split")
+        run.artifact(rows, SPLIT_ARTIFACTS)
 
 
 def make_model(config: DictConfig) -> CostModel:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
-from kernelcast.graphs.views import AstGraphs
+from kernelcast.graphs.views import AstGraphs, DataflowGraphs
 from kernelcast.models.batching import SequentialBatches, ShuffledBatches, make_batch, pack
 
 
@@ -34,8 +34,26 @@ def graph_lists(graphs):
     return listed
 
 
-def assert_same_as_geometric(programs, rows):
-    batch = make_batch(programs, rows)
+def as_dataflow(programs):
+    """The same programs with their trees as dataflow graphs."""
+    trees = programs.ast
+    graphs = DataflowGraphs(
+        feature_names=trees.feature_names,
+        kernel_names=trees.kernel_names,
+        node_offset=trees.node_offset,
+        edge_offset=trees.edge_offset,
+        node_opcode=trees.node_kind,
+        node_features=trees.node_features,
+        edge_source=trees.edge_source,
+        edge_target=trees.edge_target,
+        edge_kind=trees.edge_kind,
+        kernel_features=trees.kernel_features,
+    )
+    return dataclasses.replace(programs, sources={**programs.sources, "dataflow": graphs})
+
+
+def assert_same_as_geometric(programs, rows, view="ast"):
+    batch = make_batch(programs, rows, view)
     reference = Batch.from_data_list([graph_lists(programs.ast)[row] for row in rows])
     torch.testing.assert_close(batch.node_features, reference.x)
     torch.testing.assert_close(batch.node_kind, reference.kind)
@@ -69,7 +87,9 @@ def without_edges_of(programs, node_of_program):
 @settings(max_examples=25, deadline=None)
 def test_batches_equal_those_of_pytorch_geometric(programs_of, rows, seed):
     # trees of one node among them: no edges at all
-    assert_same_as_geometric(programs_of(workloads=3, per_workload=4, nodes=(1, 9), seed=seed), np.array(rows))
+    programs = programs_of(workloads=3, per_workload=4, nodes=(1, 9), seed=seed)
+    assert_same_as_geometric(programs, np.array(rows))
+    assert_same_as_geometric(as_dataflow(programs), np.array(rows), "dataflow")
 
 
 @pytest.mark.parametrize("position", range(4))

@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from mlflow.entities import Run
 from omegaconf import OmegaConf, open_dict
 
+from kernelcast.errors import ConfigError
 from kernelcast.files import read_json
 from kernelcast.graphs.splits import read_split, read_split_hash
 from kernelcast.stages import train as stage
@@ -58,11 +59,18 @@ def test_a_run_keeps_the_split_that_it_learned_from(trained_folder, tmp_path: Pa
     assert described["made_by"] == {"seed": 0}
     assert np.flatnonzero(np.load(kept / "workload.npy")["part"] == 2).tolist() == test.tolist()
 
-    # what was kept is a split of these programs, with the same hash
+    # case TEN-04: the split of a run is there for another one, whatever became of that of the graphs
     shutil.rmtree(graphs / "splits")
-    shutil.copytree(kept, graphs / "splits")
-    again = train(root, "split=workload")
+    again = train(root, "split=workload", f"from_run={run.info.run_id}")
     assert again.data.tags["kernelcast.split_hash"] == run.data.tags["kernelcast.split_hash"]
+    assert sorted(path.name for path in artifacts_of(again, tmp_path / "again").iterdir()) == [
+        "workload.json",
+        "workload.npy",
+    ]
+    with pytest.raises(ConfigError, match=r"has no split random: it has kept workload; set split=NAME"):
+        train(root, "split=random", f"from_run={run.info.run_id}")
+    with pytest.raises(ConfigError, match=r"from_run=0123: no run that has kept its split.*copy the id"):
+        train(root, "split=workload", "from_run='0123'")
 
 
 def test_a_long_list_of_rows_is_named_by_its_hash(

@@ -18,7 +18,7 @@ from kernelcast.errors import ConfigError, MalformedDataError, StorageError
 from kernelcast.files import atomic_directory, remove_leftovers, storage_errors
 from kernelcast.graphs.dataset.builders import Builder
 from kernelcast.graphs.dataset.plan import ASSUMED_CACHE_BYTES, Plan, PlannedUnits
-from kernelcast.graphs.dataset.selection import Choice, Folder, choose_rows, distinct_targets
+from kernelcast.graphs.dataset.selection import Choice, Folder, choose_rows, distinct_targets, target_names
 from kernelcast.graphs.dataset.shards import ShardInfo, read_shard_info, shard_jobs, write_shard
 from kernelcast.graphs.dataset.store import SHARDS_FOLDER, Description, StoredTarget, write_store
 from kernelcast.graphs.dataset.unit import Built, build_unit, code_hash, unit_hash
@@ -86,7 +86,7 @@ def built_store(
         rows = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
         dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
         _require_rows(len(rows), dropped)
-        columns, workloads = plan.columns(rows)
+        columns, workloads = plan.columns(rows, target_names(targets))
         description = Description(
             workloads=workloads,
             targets=targets,

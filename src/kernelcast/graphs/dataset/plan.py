@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -71,23 +70,31 @@ class Plan:
         """Structural hash of the programs of some rows."""
         return np.concatenate([part.program_key for part in self._parts])[rows].astype("<U16")
 
-    def columns(self, kept: Int64[np.ndarray, " programs"]) -> tuple[dict[str, np.ndarray], tuple[StoredWorkload, ...]]:
-        """The columns of the store for the rows that were built, and the workloads that they belong to."""
+    def columns(
+        self, kept: Int64[np.ndarray, " programs"], target_names: Sequence[str]
+    ) -> tuple[dict[str, np.ndarray], tuple[StoredWorkload, ...]]:
+        """The columns of the store for the rows that were built, and the workloads that they belong to.
+
+        A workload on two targets counts as two: only programs of one target are compared with each other.
+        """
         keys = np.concatenate([part.workload_key for part in self._parts])[kept]
-        used = set(np.unique(keys).tolist())
-        known: dict[str, Workload] = {}
+        target = np.array([part.target for part in self._parts], dtype=np.int16)[self._part[kept]]
+        used = set(zip(target.tolist(), keys.tolist(), strict=True))
+        known: dict[tuple[int, str], Workload] = {}
         for part in self._parts:
             for key, workload in part.folder.measurements.workloads.items():
-                if key in used:
-                    known.setdefault(key, workload)
-        position = {key: index for index, key in enumerate(known)}
+                if (part.target, key) in used:
+                    known.setdefault((part.target, key), workload)
+        position = {group: index for index, group in enumerate(known)}
         arrays = {
             "log_seconds": np.concatenate([part.log_seconds for part in self._parts])[kept],
-            "workload": np.array([position[key] for key in keys.tolist()], dtype=np.int32),
-            "target": np.array([part.target for part in self._parts], dtype=np.int16)[self._part[kept]],
+            "workload": np.array(
+                [position[group] for group in zip(target.tolist(), keys.tolist(), strict=True)], dtype=np.int32
+            ),
+            "target": target,
             "program_key": self.program_keys(kept),
         }
-        return arrays, _stored_workloads(known)
+        return arrays, _stored_workloads(known, target_names)
 
     def flags(self, kept: Int64[np.ndarray, " programs"]) -> dict[str, int]:
         """How many of the rows that were built are flagged, and uncorrected."""
@@ -110,16 +117,25 @@ class PlannedUnits(Sequence[Unit]):
         return self._plan.unit(self._spans[number])
 
 
-def _stored_workloads(known: dict[str, Workload]) -> tuple[StoredWorkload, ...]:
+def _stored_workloads(
+    known: dict[tuple[int, str], Workload], target_names: Sequence[str]
+) -> tuple[StoredWorkload, ...]:
     """Workloads with names that tell them apart: folders may call two shapes the same."""
-    counts = Counter(workload.name for workload in known.values())
+    keys_of_name: dict[str, set[str]] = {}
+    for (_, key), workload in known.items():
+        keys_of_name.setdefault(workload.name, set()).add(key)
     return tuple(
         StoredWorkload(
             key=key,
-            name=workload.name if counts[workload.name] == 1 else f"{workload.name}_{key[:6]}",
+            name=" ".join(
+                [
+                    workload.name if len(keys_of_name[workload.name]) == 1 else f"{workload.name}_{key[:6]}",
+                    *([f"on {target_names[target]}"] if len(target_names) > 1 else []),
+                ]
+            ),
             kind=workload.kind,
             arguments=workload.arguments,
             networks=workload.networks,
         )
-        for key, workload in known.items()
+        for (target, key), workload in known.items()
     )

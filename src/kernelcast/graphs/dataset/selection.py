@@ -176,6 +176,17 @@ def distinct_targets(folders: Sequence[Folder]) -> tuple[StoredTarget, ...]:
     return tuple(found.values())
 
 
+def target_names(targets: Sequence[StoredTarget]) -> tuple[str, ...]:
+    """A short name of each target: the entries in which they differ, such as `num-cores=1`."""
+    entries = [json.loads(target.label) for target in targets]
+    names = dict.fromkeys(name for entry in entries for name in entry)
+    differing = [name for name in names if len({json.dumps(entry.get(name)) for entry in entries}) > 1]
+    return tuple(
+        ", ".join(f"{name}={entry[name]}" for name in differing if name in entry) or str(entry["kind"])
+        for entry in entries
+    )
+
+
 def _mark_repeated(table: pa.Table, target: int, seen: set[tuple[int, str, str]], reasons: np.ndarray) -> None:
     """Marks programs that an earlier folder of the same target has measured."""
     before = frozenset(seen)

@@ -57,24 +57,36 @@ def write_split(
 
 def split_names(directory: Path) -> list[str]:
     """Names of the splits of a folder of programs."""
-    return sorted(path.stem for path in (directory / SPLITS_FOLDER).glob("*.json"))
+    return _names(directory / SPLITS_FOLDER)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.json"))
 
 
 def split_files(directory: Path, name: str) -> tuple[Path, Path]:
     """The files of the split `name`: what is said about it, and its rows."""
-    folder = directory / SPLITS_FOLDER
+    return _files(directory / SPLITS_FOLDER, name)
+
+
+def _files(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.json", folder / f"{name}.npy"
 
 
-def read_split(directory: Path, name: str) -> Split:
+def read_split(directory: Path, name: str, folder: Path | None = None) -> Split:
     """Reads the split `name` of a folder of programs and checks that it holds what its rules say.
+
+    Args:
+        directory: the folder of the programs.
+        name: of the split.
+        folder: where its files are, if not in `directory`: those that a run has kept.
 
     Raises:
         ConfigError: there is none of that name; the message lists those there are.
         MalformedDataError: a file was changed, belongs to other programs, or has something on two sides.
     """
-    content = _read_content(directory, name)
-    path, table_path = split_files(directory, name)
+    content = _read_content(directory, name, folder)
+    path, table_path = _files(folder or directory / SPLITS_FOLDER, name)
     table = _read_table(table_path, content, path)
     try:
         reasons = sorted(content["left_out"])
@@ -105,9 +117,9 @@ def read_split(directory: Path, name: str) -> Split:
     return split
 
 
-def read_split_hash(directory: Path, name: str) -> str:
-    """The hash over a split and the programs that it splits; raises as `read_split` does."""
-    return json_hash(_read_content(directory, name))
+def read_split_hash(directory: Path, name: str, folder: Path | None = None) -> str:
+    """The hash over a split and the programs that it splits; arguments and errors as of `read_split`."""
+    return json_hash(_read_content(directory, name, folder))
 
 
 def _table(split: Split, rows: Rows) -> np.ndarray:
@@ -154,13 +166,12 @@ def _rule(raw: dict[str, Any]) -> Rule:
     return rule
 
 
-def _read_content(directory: Path, name: str) -> dict[str, Any]:
-    names = split_names(directory)
-    path, _ = split_files(directory, name)
+def _read_content(directory: Path, name: str, folder: Path | None) -> dict[str, Any]:
+    folder = folder or directory / SPLITS_FOLDER
+    names = _names(folder)
+    path, _ = _files(folder, name)
     if names and name not in names:
-        raise ConfigError(
-            f"split: there is no {name!r} in {directory / SPLITS_FOLDER}; choose one of {', '.join(names)}"
-        )
+        raise ConfigError(f"split: there is no {name!r} in {folder}; choose one of {', '.join(names)}")
     content = read_json(path, "graphs")
     meta = read_json(directory / "meta.json", "graphs")
     try:

@@ -355,9 +355,13 @@ def test_targets_of_several_folders_stay_apart(measurements: Measurements, build
     assert programs.target.tolist() == [0] * count + [1] * count
     assert [json.loads(target)["num-cores"] for target in programs.targets] == [2, 1]
     assert [machine.cores for machine in programs.machines] == [2, 1]
-    # the same workloads on both
-    assert programs.workload[:count].tolist() == programs.workload[count:].tolist()
-    assert len(description.workloads) == 4
+    # only programs of one target are compared with each other
+    assert (programs.workload[:count] + 4).tolist() == programs.workload[count:].tolist()
+    assert [workload.key for workload in description.workloads[:4]] == [
+        workload.key for workload in description.workloads[4:]
+    ]
+    assert programs.workload_names[0] == "matmul on num-cores=2"
+    assert programs.workload_names[4] == "matmul on num-cores=1"
 
 
 def test_what_two_folders_of_a_target_measured_counts_once(measurements: Measurements, build: Build) -> None:
