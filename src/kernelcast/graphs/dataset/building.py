@@ -22,6 +22,7 @@ from kernelcast.graphs.dataset.selection import Choice, Folder, choose_rows, dis
 from kernelcast.graphs.dataset.shards import ShardInfo, read_shard_info, shard_jobs, write_shard
 from kernelcast.graphs.dataset.store import SHARDS_FOLDER, Description, StoredTarget, write_store
 from kernelcast.graphs.dataset.unit import Built, build_unit, code_hash, unit_hash
+from kernelcast.graphs.kernels.compiled import cache_directory
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.views import MODULE_VIEWS, VIEW_TYPES
 
@@ -66,12 +67,11 @@ def built_store(
     if isinstance(shard_programs, bool) or shard_programs < 1:
         raise ConfigError(f"shard_programs={shard_programs}: at least 1")
     options = possible_options(folders, options)
-    needs_modules = bool(MODULE_VIEWS & set(options.views))
     targets = distinct_targets(folders)
-    if needs_modules:
+    if needs_modules(options):
         _warn_of_unknown_machines(targets)
     dropped: Counter[str] = Counter()
-    chosen = choose_rows(folders, targets, choice, needs_modules, dropped)
+    chosen = choose_rows(folders, targets, choice, needs_modules(options), dropped)
     _require_rows(len(chosen), dropped)
     plan = Plan(chosen, options, shard_programs)
     scratch = output.with_name(f"{output.name}.building")
@@ -99,6 +99,11 @@ def built_store(
         )
         write_store(folder, used, columns, description)
         yield folder, description
+
+
+def needs_modules(options: ViewOptions) -> bool:
+    """Whether a view needs more than the trace."""
+    return bool(MODULE_VIEWS & set(options.views))
 
 
 def possible_options(folders: Sequence[Folder], options: ViewOptions) -> ViewOptions:
@@ -129,6 +134,8 @@ def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callabl
     done = len(plan) - sum(len(span) for _, span in spans)
     if done:
         logger.info("going on after an interrupted build: %d of %d programs are there", done, len(plan))
+    if missing and needs_modules(plan.options) and not _is_compiled():
+        logger.info("the first build with this code compiles its kernels: half a minute")
     built: dict[int, dict[int, Built]] = {number: {} for number in missing}
     for position, result in builder.run(build_unit, PlannedUnits(plan, [span for _, span in spans])):
         number, span = spans[position]
@@ -138,6 +145,12 @@ def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callabl
         done += len(span)
         progress(done, len(plan))
     return [read_shard_info(scratch / name) for name in names]
+
+
+def _is_compiled() -> bool:
+    """Whether an earlier build has left the machine code of the kernels."""
+    folder = cache_directory("kernelcast.graphs.kernels.access_facts")
+    return folder is not None and any(folder.iterdir())
 
 
 def _write(folder: Path, made_of: str, plan: Plan, spans: Sequence[range], built: dict[int, Built]) -> None:

@@ -33,7 +33,7 @@ class Plan:
 
     def __init__(self, parts: Sequence[ChosenRows], options: ViewOptions, shard_programs: int) -> None:
         self._parts = parts
-        self._options = options
+        self.options = options
         self._part = np.repeat(np.arange(len(parts)), [len(part.rows) for part in parts])
         self._first = np.concatenate([[0], np.cumsum([len(part.rows) for part in parts])])
         self.shards = [
@@ -63,7 +63,7 @@ class Plan:
             traces=tuple(part.folder.traces_of(part.rows[inside])),
             target=campaign.target,
             cache_bytes=ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes,
-            options=self._options,
+            options=self.options,
         )
 
     def program_keys(self, rows: Int64[np.ndarray, " rows"]) -> np.ndarray:
