@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from kernelcast.evaluation.bootstrap import Bootstrap
     from kernelcast.evaluation.noise import Noise, PairedLabels
     from kernelcast.evaluation.results import MissingModel, ModelResult, Results, SplitResult
+    from kernelcast.graphs.dataset.store import Description
     from kernelcast.graphs.programs import Programs
+    from kernelcast.records import Measurements
     from kernelcast.stages.tracking import TrackedRun
 
 logger = logging.getLogger(__name__)
@@ -72,7 +75,8 @@ def evaluate(config: DictConfig) -> None:
     with tracked_run(config, "evaluate", "evaluate") as run:
         run.dataset("graphs", read_data_hash(graphs), graphs)
         measurements = read_measurements(Path(config.paths.measurements))
-        labels = paired_labels(measurements.measured, Labelling(description.label, description.reference_correction))
+        labelling = Labelling(description.label, description.reference_correction)
+        labels = paired_labels(named_as_in_graphs(measurements, programs, description), labelling)
         scored = [
             score_split(split, programs, models, names, graphs, labels, bootstrap) for split in split_names(graphs)
         ]
@@ -98,6 +102,30 @@ def evaluate(config: DictConfig) -> None:
         log_results(run, Path(config.paths.evaluation), results)
     print_tables(results)
     logger.info("tables, plots and predictions are in %s", config.paths.evaluation)
+
+
+def named_as_in_graphs(measurements: Measurements, programs: Programs, description: Description) -> pa.Table:
+    """The measured rows with the workload names of the graphs: these tell apart what folders and targets call the same.
+
+    Rows of workloads that have no program there are left out.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from kernelcast.graphs.dataset.selection import Folder
+
+    label = Folder(measurements, "").stored_target.label
+    groups, first = np.unique(programs.workload, return_index=True)
+    names = {
+        description.workloads[group].key: programs.workload_names[group]
+        for group, row in zip(groups.tolist(), first.tolist(), strict=True)
+        if programs.targets[programs.target[row]] == label
+    }
+    table = measurements.measured
+    keys = table["workload_key"].to_pylist()
+    place = table.column_names.index("workload_name")
+    named = table.set_column(place, "workload_name", pa.array([names.get(key) for key in keys], pa.string()))
+    return named.filter(pc.is_valid(named["workload_name"]))
 
 
 def bootstrap_settings(config: DictConfig) -> Bootstrap:

@@ -41,6 +41,7 @@ PROGRAMS_PER_WORKLOAD = 40
 TARGET = {"kind": "llvm", "num-cores": 2}
 MACHINE = Machine(2, 8, 1e11, 1e10, 1 << 20)
 OPTIONS = ViewOptions(views=("ast", "features"))
+TARGET_MEASURED = StoredTarget(TARGET, "a processor", MACHINE, "0" * 16)
 
 
 class KeptMetrics:
@@ -95,7 +96,7 @@ def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
     (data / "graphs").mkdir(parents=True)
     description = Description(
         workloads=tuple(StoredWorkload(f"{name}-key", name, name, {}, {}) for name in WORKLOADS),
-        targets=(StoredTarget(TARGET, "", MACHINE, "0" * 16),),
+        targets=(TARGET_MEASURED,),
         label="minimum",
         options=OPTIONS,
     )
@@ -139,6 +140,7 @@ def made_programs() -> Programs:
         workload=np.repeat(np.arange(len(WORKLOADS), dtype=np.int32), PROGRAMS_PER_WORKLOAD),
         workload_names=WORKLOADS,
         program_key=np.array([f"{number:016x}" for number in range(count)]),
+        targets=(TARGET_MEASURED.label,),
         machines=(MACHINE,),
         feature_version=feature_version(OPTIONS, {name: view.columns() for name, view in views.items()}),
     )

@@ -27,7 +27,7 @@ from kernelcast.graphs.splits import (
 )
 from kernelcast.models.saved import load_model
 from kernelcast.records import measurement_table, read_measurements, write_measurements
-from kernelcast.stages.evaluate import bootstrap_settings, evaluate
+from kernelcast.stages.evaluate import bootstrap_settings, evaluate, named_as_in_graphs
 
 
 @pytest.fixture(scope="module")
@@ -306,3 +306,19 @@ def test_changed_programs_are_not_evaluated(folder) -> None:
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(MalformedDataError, match=r"was changed since it was written; run `dvc repro graphs`"):
         evaluate(folder.config)
+
+
+def test_measurements_are_found_by_what_the_graphs_call_a_workload(folder) -> None:
+    # the graphs tell two shapes of one name, or two targets, apart
+    graphs = folder.root / "data/graphs"
+    programs, description = read_programs(graphs), read_description(graphs)
+    renamed = [dataclasses.replace(each, name=f"{each.name} on 2 cores") for each in description.workloads]
+    programs = dataclasses.replace(programs, workload_names=tuple(each.name for each in renamed))
+    description = dataclasses.replace(description, workloads=tuple(renamed))
+    measurements = read_measurements(folder.root / "data/measurements")
+    named = named_as_in_graphs(measurements, programs, description)
+    assert set(named["workload_name"].to_pylist()) == set(programs.workload_names)
+    assert named.num_rows == measurements.measured.num_rows
+    # another target's rows say nothing about these programs
+    elsewhere = dataclasses.replace(programs, targets=('{"kind": "cuda"}',))
+    assert named_as_in_graphs(measurements, elsewhere, description).num_rows == 0
