@@ -11,6 +11,9 @@ import yaml
 
 from tests.pipeline.conftest import Project
 
+# the first test waits for the whole pipeline, ten processes long
+pytestmark = pytest.mark.timeout(900)
+
 
 def test_every_try_is_a_row_with_times_or_a_reason(project: Project) -> None:
     table = pq.read_table(project.root / "data/measurements/measurements.parquet").to_pylist()
