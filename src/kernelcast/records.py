@@ -244,6 +244,8 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
     try:
         host = None if raw["host"] is None else _record(Host, raw["host"])
         campaign = _record(Campaign, {**raw, "host": host})
+        if not isinstance(campaign.target.get("kind"), str):
+            raise ValueError(f"the target {campaign.target} has no kind")
         workloads = [_record(Workload, entry) for entry in read_json(directory / WORKLOADS_FILE, "measure")]
         if not workloads:
             raise ValueError("there is no workload")

@@ -157,6 +157,14 @@ def test_a_folder_of_the_first_release_with_other_columns_is_refused(folder: Pat
         read_measurements(folder)
 
 
+@pytest.mark.parametrize("target", [{}, {"kind": None}, {"mcpu": "znver4"}])
+def test_a_target_without_a_kind_is_refused(folder: Path, target: Any) -> None:
+    raw = json.loads((folder / CAMPAIGN_FILE).read_text()) | {"target": target}
+    (folder / CAMPAIGN_FILE).write_text(json.dumps(raw))
+    with pytest.raises(MalformedDataError, match="has no kind"):
+        read_measurements(folder)
+
+
 @pytest.mark.parametrize("version", [0, 3, "2", True, None])
 def test_another_version_is_refused(folder: Path, version: Any) -> None:
     raw = json.loads((folder / CAMPAIGN_FILE).read_text()) | {"version": version}
