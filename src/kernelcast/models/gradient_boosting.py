@@ -122,8 +122,14 @@ class GradientBoostingModel:
         Raises:
             KernelcastError: there is nothing to learn from.
             MalformedDataError: a label is not a finite number.
+            ConfigError: the programs have no flat features.
         """
         require_learnable(train, self._loss)
+        if not train.features.names:
+            raise ConfigError(
+                "model=xgboost has no column to learn from: features.leave_out leaves all groups out; keep one and run "
+                "`dvc repro graphs`"
+            )
         # programs of a workload must stand together for XGBoost's groups
         sets = {"train": _sorted_by_workload(train), "valid": _sorted_by_workload(valid)}
         matrices = {name: self._labelled(programs) for name, programs in sets.items() if len(programs)}

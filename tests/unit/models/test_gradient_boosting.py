@@ -99,6 +99,14 @@ def test_other_features_are_refused(model_of, toy, metric_log):
         model.predict(dataclasses.replace(valid, sources={"features": renamed}, rows=np.arange(len(valid))))
 
 
+def test_programs_whose_columns_are_all_left_out_are_refused(model_of, toy, metric_log):
+    train, valid = toy
+    views = {"features": FlatFeatures((), np.zeros((len(train), 0), dtype=np.float32))}
+    empty = dataclasses.replace(train, sources=views, rows=np.arange(len(train)))
+    with pytest.raises(ConfigError, match="leave_out"):
+        model_of("xgboost").fit(empty, valid, metric_log)
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
