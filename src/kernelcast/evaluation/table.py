@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from kernelcast.evaluation.bootstrap import Estimate
 from kernelcast.evaluation.noise import Source
@@ -38,7 +40,7 @@ def terminal_tables(results: Results) -> list[Table]:
         for column in ("split", "model", "reason"):
             missing.add_column(column, overflow="fold")
         for entry in results.missing:
-            missing.add_row(entry.split, entry.model, entry.reason)
+            missing.add_row(*map(Text, (entry.split, entry.model, entry.reason)))
         tables.append(missing)
     return tables
 
@@ -47,7 +49,7 @@ def _split_table(result: SplitResult, confidence: float) -> Table:
     table = Table(
         title=split_title(result.split, result.known_workloads),
         title_justify="left",
-        caption=split_caption(result, confidence),
+        caption=escape(split_caption(result, confidence)),
         caption_justify="left",
     )
     table.add_column("model", no_wrap=True)

@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from kernelcast.errors import ConfigError
 from kernelcast.stages.instantiation import made
@@ -158,7 +159,7 @@ def workload_table(programs: Programs) -> Table:
     for number, name in enumerate(programs.workload_names):
         rows = programs.workload == number
         table.add_row(
-            name,
+            Text(name),  # as it is: a string would be read as markup
             str(rows.sum()),
             *(f"{counts[rows].mean():.0f}" for counts in counted.values()),
             f"{milliseconds[rows].min():.4g}",

@@ -13,6 +13,7 @@ from jaxtyping import Float64
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from kernelcast.records import MEASUREMENTS_FILE, Outcome, Workload, read_measurements
 from kernelcast.stages.instantiation import made
@@ -115,7 +116,7 @@ def outcome_table(workloads: Sequence[Workload], tries: Sequence[Try]) -> Table:
     for workload in workloads:
         numbers = [str(counts[workload.key][outcome]) for outcome in seen]
         fastest = f"{1e3 * best[workload.key]:.4g}" if workload.key in best else "-"
-        table.add_row(workload.name, *numbers, fastest)
+        table.add_row(Text(workload.name), *numbers, fastest)
     table.add_section()
     table.add_row("all", *(str(sum(counted[outcome] for counted in counts.values())) for outcome in seen), "")
     return table

@@ -47,6 +47,11 @@ def test_the_terminal_shows_every_model_with_its_interval_and_what_is_missing(re
         assert expected in " ".join(text.split()), expected
 
 
+def test_what_looks_like_markup_is_shown_as_it_is(results: Results) -> None:
+    missing = [dataclasses.replace(results.missing[0], reason="features.views=[trace] has [/] no ast")]
+    assert "features.views=[trace] has [/] no ast" in printed(dataclasses.replace(results, missing=missing), 200)
+
+
 def test_a_model_of_ranks_shows_a_dash_for_errors_of_time(results: Results) -> None:
     line = next(line for line in printed(results).splitlines() if "gcn" in line)
     cells = [cell.strip() for cell in line.split("│")[1:-1]]

@@ -1,4 +1,5 @@
 import dataclasses
+import io
 import json
 import logging
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
 from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError
 from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
@@ -25,7 +27,7 @@ from kernelcast.records import (
     write_measurements,
 )
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.graphs import graphs, progress_of
+from kernelcast.stages.graphs import graphs, progress_of, workload_table
 from kernelcast.tvm_compat import resolve_target, tvm_versions
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -202,3 +204,12 @@ def test_progress_in_a_file_is_one_line(caplog: pytest.LogCaptureFixture) -> Non
         for done in range(1, 5):
             progress(done, 4)
     assert [record.message for record in caplog.records] == ["graphs: 4 of 4 programs"]
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]matmul", "a\\[b]"])
+def test_a_name_that_looks_like_markup_is_shown_as_it_is(root: Path, name: str) -> None:
+    programs = read_programs(root / "data" / "graphs")
+    named = dataclasses.replace(programs, workload_names=(name, *programs.workload_names[1:]))
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(workload_table(named))
+    assert f" {name} " in console.export_text()
