@@ -74,9 +74,35 @@ def remove_leftovers(path: Path) -> None:
                 leftover.unlink()
 
 
+def require_replaceable(path: Path, marker: str) -> None:
+    """Makes sure that nothing but an earlier output of the same kind, or an empty folder, is at `path`.
+
+    Args:
+        path: what is to be replaced.
+        marker: a file that every such output has.
+
+    Raises:
+        StorageError: something else is there.
+    """
+    if path.is_dir() and ((path / marker).is_file() or not any(path.iterdir())):
+        return
+    if path.exists() or path.is_symlink():
+        raise StorageError(
+            f"{path} is there and is not what is written here (it has no {marker}), so it is not replaced; move it "
+            "away, or set another folder"
+        )
+
+
 @contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path` that replaces it, whole, only when the body ends without an error."""
+def atomic_directory(path: Path, marker: str | None = None) -> Iterator[Path]:
+    """Yields a temporary folder beside `path` that replaces it, whole, only when the body ends without an error.
+
+    Args:
+        path: the folder.
+        marker: see `require_replaceable`; None where the caller has looked, or the folder is one that it made.
+    """
+    if marker is not None:
+        require_replaceable(path, marker)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))

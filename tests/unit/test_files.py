@@ -87,3 +87,26 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path
 def test_a_full_disk_is_a_storage_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"value\.json.*no space left"), storage_errors(tmp_path / "value.json"):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("there", ["file", "folder"])
+def test_what_is_no_earlier_output_is_never_replaced(tmp_path: Path, there: str) -> None:
+    path = tmp_path / "mine"
+    if there == "file":
+        path.write_text("thesis")
+    else:
+        path.mkdir()
+        (path / "thesis.tex").write_text("thesis")
+    says = r"mine is there and is not what is written here \(it has no meta.json\)"
+    with pytest.raises(StorageError, match=says), atomic_directory(path, "meta.json"):
+        pass
+    assert path.exists()
+    # an empty folder, or an earlier output, is replaced
+    for content in ({}, {"meta.json": "{}"}):
+        other = tmp_path / f"other{len(content)}"
+        other.mkdir()
+        for name, text in content.items():
+            (other / name).write_text(text)
+        with atomic_directory(other, "meta.json") as temporary:
+            (temporary / "new").write_text("")
+        assert [file.name for file in other.iterdir()] == ["new"]

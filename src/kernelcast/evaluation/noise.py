@@ -12,6 +12,7 @@ worse.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -164,6 +165,19 @@ def _pairs(
     return PairedLabels(
         source, {key: pair for pair, key in enumerate(keys)}, np.log(seconds[0][both]), np.log(seconds[1][both])
     )
+
+
+def joined(parts: Sequence[PairedLabels]) -> PairedLabels:
+    """The pairs of several folders of measurements; later visits alone, where any folder has them."""
+    visits = [part for part in parts if part.source is Source.VISITS]
+    used = visits or list(parts)
+    row: dict[tuple[str, str], int] = {}
+    for part, start in zip(used, np.cumsum([0, *(len(part.row) for part in used)]), strict=False):
+        row |= {key: int(start) + pair for key, pair in part.row.items()}
+    first, second = (
+        np.concatenate([getattr(part, name) for part in used]) for name in ("first_log_seconds", "second_log_seconds")
+    )
+    return PairedLabels(used[0].source, row, first, second)
 
 
 def noise_of(programs: Programs, labels: PairedLabels, bootstrap: Bootstrap) -> Noise | None:

@@ -175,6 +175,7 @@ class EvaluateConfig:
     """Root of `scripts/evaluate.py`."""
 
     seed: int = MISSING
+    measurements: list[str] = MISSING
     bootstrap_samples: int = MISSING
     confidence: float = MISSING
     paths: PathsConfig = MISSING

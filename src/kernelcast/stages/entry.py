@@ -86,6 +86,14 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             raise
         sys.exit(error.exit_code)
+    except MemoryError:
+        logger.error(
+            "the memory ran out; what was finished is kept: give this process more, or let it do less at once (fewer "
+            "processes, programs or samples)"
+        )
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise
+        sys.exit(1)
     except KeyboardInterrupt:
         logger.error("interrupted; what was finished is kept, the same command does the rest")
         sys.exit(INTERRUPTED)

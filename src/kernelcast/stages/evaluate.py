@@ -57,7 +57,7 @@ def evaluate(config: DictConfig) -> None:
     import pyarrow as pa
 
     from kernelcast.evaluation.machine import machine_states
-    from kernelcast.evaluation.noise import noise_of, paired_labels
+    from kernelcast.evaluation.noise import joined, noise_of, paired_labels
     from kernelcast.evaluation.outputs import write_outputs
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
     from kernelcast.graphs.dataset.labels import Labelling
@@ -67,6 +67,8 @@ def evaluate(config: DictConfig) -> None:
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
+    if not config.measurements:
+        raise ConfigError("measurements=[] is empty; name the folders that the graphs were made of")
     graphs, models = Path(config.paths.graphs), Path(config.paths.models)
     # all of it is read here anyway: figures of changed data would be none
     check_store(graphs)
@@ -74,9 +76,11 @@ def evaluate(config: DictConfig) -> None:
     names = model_names(models)
     with tracked_run(config, "evaluate", "evaluate") as run:
         run.dataset("graphs", read_data_hash(graphs), graphs)
-        measurements = read_measurements(Path(config.paths.measurements))
+        folders = [read_measurements(Path(config.paths.root, folder)) for folder in config.measurements]
         labelling = Labelling(description.label, description.reference_correction)
-        labels = paired_labels(named_as_in_graphs(measurements, programs, description), labelling)
+        labels = joined(
+            [paired_labels(named_as_in_graphs(folder, programs, description), labelling) for folder in folders]
+        )
         scored = [
             score_split(split, programs, models, names, graphs, labels, bootstrap) for split in split_names(graphs)
         ]
@@ -98,7 +102,7 @@ def evaluate(config: DictConfig) -> None:
                 "run `dvc repro graphs train`"
             )
         predictions = pa.concat_tables(table for entry in scored for table in entry.predictions)
-        write_outputs(Path(config.paths.evaluation), results, predictions, models, machine_states(measurements))
+        write_outputs(Path(config.paths.evaluation), results, predictions, models, machine_states(folders[0]))
         log_results(run, Path(config.paths.evaluation), results)
     print_tables(results)
     logger.info("tables, plots and predictions are in %s", config.paths.evaluation)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kernelcast.graphs.dataset.selection import Folder
     from kernelcast.graphs.dataset.store import Description
     from kernelcast.graphs.programs import Programs
-    from kernelcast.graphs.splits import Rows, Splitter
+    from kernelcast.graphs.splits import Rows, Split, Splitter
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def graphs(config: DictConfig) -> None:
     from kernelcast.graphs.dataset.labels import Labelling
     from kernelcast.graphs.dataset.selection import Choice
     from kernelcast.graphs.dataset.store import read_data_hash, read_programs
-    from kernelcast.graphs.splits import make_split, write_split
+    from kernelcast.graphs.splits import write_split
     from kernelcast.stages.tracking import flatten, tracked_run
 
     labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
@@ -54,6 +54,7 @@ def graphs(config: DictConfig) -> None:
     output = Path(config.paths.graphs)
     folders = read_folders([Path(config.paths.root, source) for source in config.measurements])
 
+    measured_rows = sum(measured.measurements.table.num_rows for measured in folders.values())
     with tracked_run(config, "graphs", "graphs") as run:
         for source, measured in folders.items():
             run.dataset("measurements", measured.digest, source)
@@ -64,9 +65,12 @@ def graphs(config: DictConfig) -> None:
                 description,
             ),
         ):
+            # before the splits: too few programs may be left for them
+            for reason, count in description.dropped.items():
+                logger.warning("dropped %d of %d measurements: %s", count, measured_rows, reason)
             programs, data_hash = read_programs(folder), read_data_hash(folder)
             rows = rows_of(programs, description, folders.values())
-            splits = {name: make_split(splitter, rows) for name, splitter in splitters.items()}
+            splits = {name: named_split(name, splitter, rows) for name, splitter in splitters.items()}
             for name, split in splits.items():
                 made_by = flatten(OmegaConf.to_container(config.split[name]))
                 write_split(folder, name, split, rows, data_hash, made_by)
@@ -74,13 +78,10 @@ def graphs(config: DictConfig) -> None:
         run.tags({"kernelcast.data_hash": data_hash})
         run.metrics(summary(programs, description))
 
-    measured_rows = sum(measured.measurements.table.num_rows for measured in folders.values())
     Console().print(workload_table(programs))
     for name, split in splits.items():
         sizes = ", ".join(f"{len(rows)} {part}" for part, rows in split.parts())
         logger.info("split %s: %s", name, sizes)
-    for reason, count in description.dropped.items():
-        logger.warning("dropped %d of %d measurements: %s", count, measured_rows, reason)
     if description.flagged:
         logger.warning(
             "flagged %d of %d programs: their repeats spread more than %g (interquartile range over median); kept, "
@@ -108,6 +109,20 @@ def read_folders(sources: Sequence[Path]) -> dict[Path, Folder]:
         listed = ", ".join(map(str, sources))
         raise ConfigError(f"measurements=[{listed}]: name at least one folder of measurements, and none twice")
     return {source: Folder.read(source) for source in sources}
+
+
+def named_split(name: str, splitter: Splitter, rows: Rows) -> Split:
+    """The split `name`.
+
+    Raises:
+        ConfigError: these programs cannot be split so; the message names the split.
+    """
+    from kernelcast.graphs.splits import make_split
+
+    try:
+        return make_split(splitter, rows)
+    except ConfigError as error:
+        raise ConfigError(f"split.{name}: {error}; without it: `~splitter@split.{name}`") from error
 
 
 def rows_of(programs: Programs, description: Description, folders: Iterable[Folder]) -> Rows:

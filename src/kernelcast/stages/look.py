@@ -116,7 +116,7 @@ def tensorir(config: DictConfig, programs: Programs, rows: list[int]) -> tuple[l
         return sources, ""
     reason = ""
     try:
-        folders = [read_measurements(Path(folder)) for folder in config.measurements]
+        folders = [read_measurements(Path(config.paths.root, folder)) for folder in config.measurements]
         for place, row in enumerate(rows):
             sources[place] = _script(folders, str(programs.program_key[row]))
     except KernelcastError as error:

@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -134,8 +134,10 @@ def tracked_run(config: DictConfig, name: str, stage: str) -> Iterator[TrackedRu
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             status = "KILLED"
-        run.tags({"kernelcast.error": f"{type(error).__name__}: {error}"[:LONGEST_PARAM]})
-        run.text(traceback.format_exc(), "error.txt")
+        # what goes wrong while the run is told must not hide why it failed
+        with suppress(Exception):
+            run.tags({"kernelcast.error": f"{type(error).__name__}: {error}"[:LONGEST_PARAM]})
+            run.text(traceback.format_exc(), "error.txt")
         raise
     finally:
         client.set_terminated(run_id, status)

@@ -18,7 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError
-from kernelcast.files import atomic_directory, write_json
+from kernelcast.files import atomic_directory, require_replaceable, write_json
 from kernelcast.stages.instantiation import made
 from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
 from kernelcast.stages.tracking import TrackedRun, tracked_run
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 TRAIN_SECONDS = "train_seconds"
 """Metric of a run: how long `fit` took."""
+
+TRAINING_FILE = "training.json"
+"""Every folder of a trained model has it: how it was made."""
 
 SPLIT_TAG = "kernelcast.split_hash"
 SPLIT_ARTIFACTS = "split"
@@ -95,6 +98,7 @@ def train(config: DictConfig) -> float:
         run.tags({OVERRIDES_TAG: shlex.join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         check_objective(config.objective)
+        require_replaceable(output, TRAINING_FILE)
         model = make_model(config)
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
@@ -228,9 +232,9 @@ def write_outputs(directory: Path, model: CostModel, settings: dict[str, Any], h
     """Writes the folder that `evaluate` reads, whole or not at all."""
     from kernelcast.models.saved import save_model
 
-    with atomic_directory(directory) as temporary:
+    with atomic_directory(directory, TRAINING_FILE) as temporary:
         save_model(model, temporary / "model")
-        write_json(temporary / "training.json", settings)
+        write_json(temporary / TRAINING_FILE, settings)
         if history.rows:
             history.write(temporary / "history.csv")
 

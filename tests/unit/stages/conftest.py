@@ -66,6 +66,7 @@ class PipelineFolder:
         return OmegaConf.create(
             {
                 "seed": 0,
+                "measurements": [str(self.root / "data/measurements")],
                 "bootstrap_samples": 100,
                 "confidence": 0.95,
                 "paths": {

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError
+from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError, StorageError
 from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
 from kernelcast.graphs.splits import read_split, split_names
 from kernelcast.measurement import workloads
@@ -213,3 +213,28 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(root: Path, name: str) 
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(workload_table(named))
     assert f" {name} " in console.export_text()
+
+
+def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path, measurements: Measurements) -> None:
+    write(tmp_path, measurements)
+    folder = tmp_path / "data" / "measurements"
+    before = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(StorageError, match=r"data/measurements is there and is not what is written here"):
+        graphs(config_of(tmp_path, f"paths.graphs={folder}"))
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_what_was_dropped_is_said_before_a_split_cannot_be_made(
+    tmp_path: Path, measurements: Measurements, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = measurements.table.to_pylist()
+    for row in rows[:-1]:
+        row["program_key"] = "0" * 16
+    table = measurement_table(rows)
+    write(tmp_path, dataclasses.replace(measurements, table=table))
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ConfigError, match=r"split.random: .*`~splitter@split.random`"),
+    ):
+        graphs(config_of(tmp_path))
+    assert "dropped 10 of 12 measurements: replayed_otherwise" in caplog.text

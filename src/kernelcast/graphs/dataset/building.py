@@ -20,7 +20,7 @@ from kernelcast.graphs.dataset.builders import Builder
 from kernelcast.graphs.dataset.plan import ASSUMED_CACHE_BYTES, Plan, PlannedUnits
 from kernelcast.graphs.dataset.selection import Choice, Folder, choose_rows, distinct_targets, target_names
 from kernelcast.graphs.dataset.shards import ShardInfo, read_shard_info, shard_jobs, write_shard
-from kernelcast.graphs.dataset.store import SHARDS_FOLDER, Description, StoredTarget, write_store
+from kernelcast.graphs.dataset.store import META_FILE, SHARDS_FOLDER, Description, StoredTarget, write_store
 from kernelcast.graphs.dataset.unit import Built, build_unit, code_hash, unit_hash
 from kernelcast.graphs.kernels.compiled import cache_directory
 from kernelcast.graphs.options import ViewOptions
@@ -75,7 +75,7 @@ def built_store(
     _require_rows(len(chosen), dropped)
     plan = Plan(chosen, options, shard_programs)
     scratch = output.with_name(f"{output.name}.building")
-    with _only_build(output, scratch), atomic_directory(output) as folder:
+    with _only_build(output, scratch), atomic_directory(output, META_FILE) as folder:
         shards = _build_shards(scratch, plan, builder, progress)
         kept, used = [], []
         for spans, shard in zip(plan.shards, shards, strict=True):

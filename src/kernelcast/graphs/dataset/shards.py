@@ -73,7 +73,7 @@ def write_shard(
     with atomic_directory(directory) as folder:
         for file, array in ((KEYS_FILE, program_key), (JOBS_FILE, job)):
             _save(folder / file, array, digest)
-        for name, view in views.items():
+        for name, view in sorted(views.items()):
             for field in _array_fields(type(view)):
                 _save(folder / _file_of(name, field), getattr(view, field), digest)
             described[name] = view.columns()
@@ -128,7 +128,7 @@ def shard_hash(directory: Path) -> str:
     digest = hashlib.sha256()
     columns = read_shard_info(directory).columns
     files = [KEYS_FILE, JOBS_FILE]
-    files += [_file_of(name, field) for name in columns for field in _array_fields(VIEW_TYPES[name])]
+    files += [_file_of(name, field) for name in sorted(columns) for field in _array_fields(VIEW_TYPES[name])]
     for file in files:
         _digest(_map(directory / file), digest)
     return digest.hexdigest()[:16]

@@ -42,8 +42,8 @@ class WorkloadSplit:
         if len(order) < len(PARTS):
             raise ConfigError(
                 f"a split by workload needs at least {len(PARTS)} workloads of different shapes with measured "
-                f"programs, there {'is' if len(order) == 1 else 'are'} {len(order)}; measure more (conf/workload) or "
-                "leave the split out with `~splitter@split.workload`"
+                f"programs, there {'is' if len(order) == 1 else 'are'} {len(order)}; measure more "
+                "(conf/workload)"
             )
         test, valid = part_sizes(len(order), self.test_share, self.valid_share)
         return split_of(

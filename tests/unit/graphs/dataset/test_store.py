@@ -21,7 +21,7 @@ from kernelcast.graphs.dataset.store import (
 )
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
-from kernelcast.graphs.views import AstGraphs, FlatFeatures
+from kernelcast.graphs.views import AstGraphs, FlatFeatures, StatementRows
 
 OPTIONS = ViewOptions(views=("ast", "features"), indices=False)
 MACHINE = Machine(2, 8, 1e11, 1e10, 2**20)
@@ -219,3 +219,21 @@ def test_a_failure_while_writing_leaves_the_old_folder(
         write_half()
     assert read_data_hash(folder) == before
     assert [path.name for path in folder.parent.iterdir()] == ["graphs"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_hash_of_a_shard_does_not_depend_on_the_order_of_views(
+    tmp_path: Path, programs: Programs, description: Description, order: int
+) -> None:
+    # names of views in JSON are sorted, those of a build are not
+    views = {
+        **programs.sources,
+        "statements": StatementRows(("a",), np.arange(4), np.ones((3, 1), dtype=np.float32)),
+        "per_store": StatementRows(("b",), np.arange(4), np.zeros((3, 1), dtype=np.float32)),
+    }
+    columns = {name: view.columns() for name, view in views.items()}
+    whole = dataclasses.replace(
+        programs, sources=dict(list(views.items())[::order]), feature_version=feature_version(OPTIONS, columns)
+    )
+    write_programs(tmp_path / "all", whole, description)
+    check_store(tmp_path / "all")
