@@ -116,6 +116,7 @@ def test_a_grid_nests_under_one_parent_and_a_failing_job_leaves_the_others_alone
     assert parent.data.params["best.model"] == "roofline"
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_to_its_number_of_trials_and_no_further(project: Project) -> None:
     study = ("python", "scripts/train.py", "-m", "hparams_search=gcn", "trainer=tiny", "split=random")
     client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
