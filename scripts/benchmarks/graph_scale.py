@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import resource
 import subprocess
 import sys
 import time
@@ -102,13 +101,18 @@ def read(directory: Path, measured: Path, store: Path) -> dict[str, float]:
 
 
 def _peak_bytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    """The most memory that this process has had; `getrusage` would begin with that of whoever started it."""
+    return _status_bytes("VmHWM")
 
 
 def _anonymous_bytes() -> float:
     """Memory of this process that is no page of a file, which the system may drop at any time."""
+    return _status_bytes("RssAnon")
+
+
+def _status_bytes(name: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
-    return float(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) * 1024.0
+    return float(next(line.split()[1] for line in lines if line.startswith(name))) * 1024.0
 
 
 def main() -> None:
