@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation.bootstrap import Bootstrap, Resampling
-from kernelcast.evaluation.noise import PairedLabels, Source, noise_of, paired_labels
+from kernelcast.evaluation.noise import PairedLabels, Source, joined, noise_of, paired_labels
 from kernelcast.evaluation.results import Role
 from kernelcast.evaluation.scoring import ceiling
 from kernelcast.graphs.dataset.labels import Labelling, labels_of
@@ -197,3 +197,17 @@ def test_halves_are_scored_on_the_test_programs_and_have_another_name(make_progr
     # one of three pairs is in the other order
     assert result.metrics["kendall_tau"].value == pytest.approx(1 / 3)
     assert result.metrics["mape"].value == pytest.approx(2 / 3)
+
+
+def test_pairs_of_several_folders_are_joined_and_later_visits_come_first() -> None:
+    visits = PairedLabels(Source.VISITS, {("w0", "a"): 0}, np.array([1.0]), np.array([2.0]))
+    others = PairedLabels(Source.VISITS, {("w1", "a"): 1, ("w1", "b"): 0}, np.array([3.0, 4.0]), np.array([5.0, 6.0]))
+    halves = PairedLabels(Source.HALVES, {("w2", "c"): 0}, np.array([7.0]), np.array([8.0]))
+    both = joined([visits, others])
+    assert {key: (both.first_log_seconds[pair], both.second_log_seconds[pair]) for key, pair in both.row.items()} == {
+        ("w0", "a"): (1.0, 2.0),
+        ("w1", "a"): (4.0, 6.0),
+        ("w1", "b"): (3.0, 5.0),
+    }
+    assert joined([halves, visits]).row == visits.row
+    assert joined([halves]).source is Source.HALVES

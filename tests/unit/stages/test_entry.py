@@ -1,0 +1,33 @@
+import logging
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, open_dict
+
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.entry import run_stage
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+
+
+def test_memory_that_ran_out_is_one_message(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # case TEN-03
+    register_schemas()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("graphs", overrides=[f"paths.root={tmp_path}", "hydra.mode=RUN"], return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    with open_dict(config):
+        del config["hydra"]
+
+    def stage(config: DictConfig) -> None:
+        bytearray(2**62)
+
+    try:
+        with caplog.at_level(logging.ERROR), pytest.raises(SystemExit) as ended:
+            run_stage(stage, config)
+    finally:
+        HydraConfig.instance().cfg = None
+    assert ended.value.code == 1
+    assert [record.message for record in caplog.records if "the memory ran out" in record.message]
