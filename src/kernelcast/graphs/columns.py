@@ -48,27 +48,6 @@ def columns_of(features: tuple[Feature, ...], options: ViewOptions) -> Columns:
     return columns(features, tuple(options.leave_out), options.log_scale)
 
 
-def node_and_kernel_features(
-    node: tuple[Columns, Float64[np.ndarray, "nodes features"]],
-    kernel: tuple[Columns, Float64[np.ndarray, " features"]],
-    static_features: str,
-) -> tuple[tuple[str, ...], Float32[np.ndarray, "nodes columns"], tuple[str, ...], Float32[np.ndarray, "1 columns"]]:
-    """Features of the nodes of one graph and of the program as a whole, by where `static_features` puts the latter.
-
-    Args:
-        node: columns and natural values of the nodes.
-        kernel: columns and natural values of the program.
-        static_features: one of `options.STATIC_FEATURES`.
-
-    Returns:
-        Names and values of the nodes, names and values of the program; of the latter none where they are with the nodes
-        or left out.
-    """
-    (node_columns, node_values), (kernel_columns, kernel_values) = node, kernel
-    nodes = node_columns.scaled(node_values)
-    return place_kernel_features(node_columns.names, nodes, kernel_columns, kernel_values, static_features)
-
-
 def place_kernel_features(
     names: tuple[str, ...],
     nodes: Float32[np.ndarray, "nodes columns"],
@@ -76,7 +55,19 @@ def place_kernel_features(
     kernel_values: Float64[np.ndarray, " features"],
     static_features: str,
 ) -> tuple[tuple[str, ...], Float32[np.ndarray, "nodes columns"], tuple[str, ...], Float32[np.ndarray, "1 columns"]]:
-    """As `node_and_kernel_features`, for values of nodes that are scaled already."""
+    """Features of the nodes of one graph and of the program as a whole, by where `static_features` puts the latter.
+
+    Args:
+        names: columns of the nodes.
+        nodes: their values, scaled.
+        kernel_columns: columns of the program.
+        kernel_values: its natural values.
+        static_features: one of `options.STATIC_FEATURES`.
+
+    Returns:
+        Names and values of the nodes, names and values of the program; of the latter none where they are with the nodes
+        or left out.
+    """
     if static_features == "none":
         return names, nodes, (), np.zeros((1, 0), dtype=np.float32)
     row = kernel_columns.scaled(kernel_values[None])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
-from kernelcast.graphs.columns import columns_of, node_and_kernel_features
+from kernelcast.graphs.columns import columns_of, place_kernel_features
 from kernelcast.graphs.facts import Facts
 from kernelcast.graphs.kernel_features import KERNEL_FEATURES
 from kernelcast.graphs.options import ViewOptions
@@ -132,9 +132,12 @@ def dataflow_graph(
     found = find_computations(table, rows, facts.executions)
     codes = opcodes(table, rows, found)
     values = node_values(table, facts, rows, found)
-    names, features, kernel_names, kernel = node_and_kernel_features(
-        (columns_of(NODE_FEATURES, options), values),
-        (columns_of(KERNEL_FEATURES, options), kernel_row),
+    kept = columns_of(NODE_FEATURES, options)
+    names, features, kernel_names, kernel = place_kernel_features(
+        kept.names,
+        kept.scaled(values),
+        columns_of(KERNEL_FEATURES, options),
+        kernel_row,
         options.static_features,
     )
     sources, targets, kinds = [], [], []

@@ -43,7 +43,6 @@ class Facts:
             loop, the bytes that all accesses touch and the executions of this one.
         index_span: terms of the index, binding or condition that the row is, a start and an end in `index_terms`.
         index_terms: see `index_terms`.
-        index_tables: values of the terms that are tables.
     """
 
     loop: Int32[np.ndarray, " nodes"]
@@ -69,7 +68,6 @@ class Facts:
     reuse: Int64[np.ndarray, "accesses 3"]
     index_span: Int64[np.ndarray, "nodes 2"]
     index_terms: Int64[np.ndarray, "terms columns"]
-    index_tables: Int64[np.ndarray, " values"]
 
 
 def analyse(table: ProgramTable) -> Facts:
@@ -126,7 +124,6 @@ def analyse(table: ProgramTable) -> Facts:
         reuse=reuse,
         index_span=span,
         index_terms=terms,
-        index_tables=tables,
     )
 
 

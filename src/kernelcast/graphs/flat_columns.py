@@ -109,7 +109,6 @@ def _access_columns(prefix: str, access: str) -> tuple[Feature, ...]:
 
 
 ACCESS_WIDTH = len(_access_columns("", ""))
-LOOP_WIDTH = len(_loop_columns(0))
 
 STATEMENT_FEATURES: tuple[Feature, ...] = (
     Feature("executions", "executions", "loops", "How often it runs.", ANSOR),

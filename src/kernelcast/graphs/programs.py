@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int16, Int32, Int64
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.ragged import View
-from kernelcast.graphs.views import AstGraphs, DataflowGraphs, FlatFeatures, StatementRows, TraceTokens
+from kernelcast.graphs.views import AstGraphs, FlatFeatures
 
 
 @dataclass(frozen=True)
@@ -134,28 +134,10 @@ class Programs:
         view: AstGraphs = self.view("ast")
         return view
 
-    @property
-    def dataflow(self) -> DataflowGraphs:
-        """The dataflow graphs of all programs, in memory."""
-        view: DataflowGraphs = self.view("dataflow")
-        return view
-
     @cached_property
     def features(self) -> FlatFeatures:
         """The flat features of all programs, in memory."""
         view: FlatFeatures = self.view("features")
-        return view
-
-    @property
-    def statements(self) -> StatementRows:
-        """Our rows of all statements, in memory."""
-        view: StatementRows = self.view("statements")
-        return view
-
-    @property
-    def trace(self) -> TraceTokens:
-        """The traces of all programs, in memory."""
-        view: TraceTokens = self.view("trace")
         return view
 
     def _source(self, name: str) -> Source:

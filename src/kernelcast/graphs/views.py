@@ -11,35 +11,27 @@ from kernelcast.graphs.ragged import PROGRAM, View, along
 
 
 @dataclass(frozen=True)
-class AstGraphs(View):
-    """The abstract syntax trees of many programs.
-
-    Nodes of a program stand in depth-first order, parents before children, siblings in program order; node 0 of each
-    program is its root. Node numbers in `edge_source`, `edge_target` and `node_parent` are local to the program.
+class GraphView(View):
+    """What the two views that are graphs have in common. Node numbers are local to the program.
 
     Attributes:
-        feature_names: columns of `node_features`, those of `vocabulary.NODE_FEATURES` that the options kept.
+        feature_names: columns of `node_features`, those of the view's table that the options kept.
         kernel_names: columns of `kernel_features`.
-        node_kind: what the node is, an index into `vocabulary.NODE_KINDS`.
-        node_features: log-scaled where they are sizes or counts, unless the options say otherwise.
-        node_parent: the parent's number, -1 at the root.
-        node_depth: edges from the root.
         node_offset: nodes of program p are `node_offset[p]:node_offset[p + 1]`.
+        edge_offset: edges of program p are `edge_offset[p]:edge_offset[p + 1]`.
+        node_features: log-scaled where they are sizes or counts, unless the options say otherwise.
         edge_source: where every edge starts.
         edge_target: where it ends.
-        edge_kind: an index into `vocabulary.EDGE_KINDS`.
-        edge_offset: edges of program p are `edge_offset[p]:edge_offset[p + 1]`.
-        kernel_features: what is known of the program as a whole; without columns where the options leave it out.
+        edge_kind: an index into the view's table of kinds of edges.
+        kernel_features: tile sizes and static performance figures of the program as a whole; without columns where the
+            options leave them out.
     """
 
     feature_names: tuple[str, ...]
     kernel_names: tuple[str, ...]
     node_offset: Int64[np.ndarray, " programs_plus_1"]
     edge_offset: Int64[np.ndarray, " programs_plus_1"]
-    node_kind: Int16[np.ndarray, " nodes"] = along("node")
     node_features: Float32[np.ndarray, "nodes node_features"] = along("node")
-    node_parent: Int32[np.ndarray, " nodes"] = along("node")
-    node_depth: Int16[np.ndarray, " nodes"] = along("node")
     edge_source: Int32[np.ndarray, " edges"] = along("edge")
     edge_target: Int32[np.ndarray, " edges"] = along("edge")
     edge_kind: Int8[np.ndarray, " edges"] = along("edge")
@@ -47,35 +39,35 @@ class AstGraphs(View):
 
 
 @dataclass(frozen=True)
-class DataflowGraphs(View):
-    """The dataflow graphs of many programs: parameters and blocks as nodes, tensors as edges.
+class AstGraphs(GraphView):
+    """The abstract syntax trees of many programs; columns and kinds of edges stand in `vocabulary`.
+
+    Nodes of a program stand in depth-first order, parents before children, siblings in program order; node 0 of each
+    program is its root.
+
+    Attributes:
+        node_kind: what the node is, an index into `vocabulary.NODE_KINDS`.
+        node_parent: the parent's number, -1 at the root.
+        node_depth: edges from the root.
+    """
+
+    node_kind: Int16[np.ndarray, " nodes"] = along("node")
+    node_parent: Int32[np.ndarray, " nodes"] = along("node")
+    node_depth: Int16[np.ndarray, " nodes"] = along("node")
+
+
+@dataclass(frozen=True)
+class DataflowGraphs(GraphView):
+    """The dataflow graphs of many programs: parameters and blocks as nodes, tensors as edges; tables in `dataflow`.
 
     After Kaufman et al. 2021 (arXiv 2008.01040), section 3. Nodes stand in topological order: a tensor's producer
     before its consumers.
 
     Attributes:
-        feature_names: columns of `node_features`, those of `dataflow.NODE_FEATURES` that the options kept.
-        kernel_names: columns of `kernel_features`, the same as those of the trees.
         node_opcode: what the node computes, an index into `dataflow.OPCODES`.
-        node_features: shape, layout, type and work of what it makes.
-        node_offset: nodes of program p are `node_offset[p]:node_offset[p + 1]`.
-        edge_source: where every edge starts, local to the program.
-        edge_target: where it ends.
-        edge_kind: an index into `dataflow.EDGE_KINDS`.
-        edge_offset: edges of program p are `edge_offset[p]:edge_offset[p + 1]`.
-        kernel_features: tile sizes and static performance figures of the program; see `AstGraphs`.
     """
 
-    feature_names: tuple[str, ...]
-    kernel_names: tuple[str, ...]
-    node_offset: Int64[np.ndarray, " programs_plus_1"]
-    edge_offset: Int64[np.ndarray, " programs_plus_1"]
     node_opcode: Int16[np.ndarray, " nodes"] = along("node")
-    node_features: Float32[np.ndarray, "nodes node_features"] = along("node")
-    edge_source: Int32[np.ndarray, " edges"] = along("edge")
-    edge_target: Int32[np.ndarray, " edges"] = along("edge")
-    edge_kind: Int8[np.ndarray, " edges"] = along("edge")
-    kernel_features: Float32[np.ndarray, "programs kernel_features"] = along(PROGRAM)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Float64, Int64
 from torch import Tensor
 
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.views import AstGraphs, DataflowGraphs
+from kernelcast.graphs.views import AstGraphs, DataflowGraphs, GraphView
 
 AST = "ast"
 
@@ -94,7 +94,7 @@ def make_batch(programs: Programs, rows: Int64[np.ndarray, "graphs"], view: str 
         view: `ast` or `dataflow`.
     """
     rows = np.asarray(rows, dtype=np.int64)
-    graphs: AstGraphs | DataflowGraphs = programs.view(view, rows)
+    graphs: GraphView = programs.view(view, rows)
     first_node = graphs.node_offset[:-1]
     node_counts = graphs.counts("node")
     edges = np.empty((2, len(graphs.edge_kind)), dtype=np.int64)
@@ -108,6 +108,7 @@ def make_batch(programs: Programs, rows: Int64[np.ndarray, "graphs"], view: str 
         # the first node of a tree is its root, and no other one
         parent[first_node] = -1
     else:
+        assert isinstance(graphs, DataflowGraphs), view
         kind = graphs.node_opcode
     return GraphBatch(
         node_kind=torch.from_numpy(kind.astype(np.int64)),
@@ -138,7 +139,7 @@ def moments(programs: Programs, view: str) -> tuple[Moments, Moments]:
     sums: list[np.ndarray] = [np.zeros(1)] * 2
     squares: list[np.ndarray] = [np.zeros(1)] * 2
     for rows in SequentialBatches(programs, PIECE_NODES, view=view).plan:
-        graphs: AstGraphs | DataflowGraphs = programs.view(view, rows)
+        graphs: GraphView = programs.view(view, rows)
         for what, values in enumerate((graphs.node_features, graphs.kernel_features)):
             exact = values.astype(np.float64)
             counts[what] += len(exact)

@@ -176,7 +176,9 @@ def record_split(run: TrackedRun, folder: Path, name: str, split_hash: str) -> N
 
     A longer list is named there by its hash, and made again by `graphs` with the settings and the seed that are there.
     """
-    described, rows = folder / f"{name}.json", folder / f"{name}.npy"
+    from kernelcast.graphs.splits import split_files
+
+    described, rows = split_files(folder, name)
     run.tags({SPLIT_TAG: split_hash})
     run.artifact(described, SPLIT_ARTIFACTS)
     if rows.stat().st_size <= LONGEST_ROW_LIST:

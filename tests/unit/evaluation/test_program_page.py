@@ -154,7 +154,7 @@ def test_every_value_is_the_one_that_a_model_gets(programs: Programs) -> None:
     assert shown["statements"]["values"] == [[1], [2]]
     assert shown["features"]["values"] == [2, 3]
     assert shown["kernel"]["values"] == [2, 3]
-    assert shown["trace"]["primitive"] == programs.trace.primitive[2:4].tolist()
+    assert shown["trace"]["primitive"] == programs.view("trace").primitive[2:4].tolist()
 
 
 def test_percentiles_are_among_the_programs_of_the_workload(programs: Programs) -> None:

@@ -81,7 +81,11 @@ def test_all_rows_in_their_order_are_no_copy() -> None:
 
 def test_a_view_that_is_not_there_is_named_with_those_that_are() -> None:
     programs = tiny_programs()
-    for ask in (lambda: programs.trace, lambda: programs.counts("dataflow", "node"), lambda: programs.columns("trace")):
+    for ask in (
+        lambda: programs.view("trace"),
+        lambda: programs.counts("dataflow", "node"),
+        lambda: programs.columns("trace"),
+    ):
         with pytest.raises(ConfigError, match=r"no view `(trace|dataflow)`, only ast, features.*dvc repro graphs"):
             ask()
 

@@ -7,6 +7,7 @@ import pytest
 
 from kernelcast.errors import ConfigError
 from kernelcast.tvm_compat import TESTED_VERSIONS, check_versions, tvm_versions
+from kernelcast.tvm_compat.loading import INTRINSICS_OF_MACHINE
 
 FRESH_PROCESS = """
 import json, sys
@@ -15,7 +16,7 @@ load_tvm()
 from tvm.s_tir import TensorIntrin
 from tvm.s_tir.meta_schedule import TuneContext
 TuneContext(num_threads=1)
-names = ["dot_16x4_vnni", "dot_16x4_avx512", "wmma_load_16x16x16_f16_a"]
+names = ["dot_16x4_vnni", "dot_16x4_avx512", "dot_4x4_i8i8s32_neon", "wmma_load_16x16x16_f16_a"]
 known = [name for name in names if TensorIntrin.get(name, allow_missing=True) is not None]
 loaded = [name for name in sys.modules if name.startswith("tvm.s_tir.tensor_intrin.")]
 found = {"known": known, "loaded": loaded, "torch": "torch" in sys.modules}
@@ -30,16 +31,20 @@ print(json.dumps({**found, "sum_by_torch": float(torch.ones(3).sum())}))
 """
 
 
+# some of what each kind of processor has
+INTRINSICS = {"x86": ["dot_16x4_vnni", "dot_16x4_avx512"], "arm_cpu": ["dot_4x4_i8i8s32_neon"]}
+
+
 @pytest.fixture(scope="module")
 def fresh_process() -> dict:
     run = subprocess.run([sys.executable, "-c", FRESH_PROCESS], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="names the intrinsics of x86 processors")
 def test_intrinsics_of_this_processor_are_there_and_no_others(fresh_process: dict) -> None:
-    assert fresh_process["known"] == ["dot_16x4_vnni", "dot_16x4_avx512"]
-    assert fresh_process["loaded"] == ["tvm.s_tir.tensor_intrin.x86"]
+    kind = INTRINSICS_OF_MACHINE.get(platform.machine().lower())
+    assert fresh_process["known"] == INTRINSICS.get(kind, [])
+    assert fresh_process["loaded"] == ([f"tvm.s_tir.tensor_intrin.{kind}"] if kind else [])
 
 
 def test_tvm_does_not_load_torch(fresh_process: dict) -> None:

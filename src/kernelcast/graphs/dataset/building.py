@@ -141,7 +141,7 @@ def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callabl
         number, span = spans[position]
         built[number][span.start] = result
         if len(built[number]) == len(plan.shards[number]):
-            _write(scratch / names[number], made_of[number], plan, plan.shards[number], built.pop(number))
+            _write(scratch / names[number], made_of[number], plan.shards[number], built.pop(number))
         done += len(span)
         progress(done, len(plan))
     return [read_shard_info(scratch / name) for name in names]
@@ -153,13 +153,13 @@ def _is_compiled() -> bool:
     return folder is not None and any(folder.iterdir())
 
 
-def _write(folder: Path, made_of: str, plan: Plan, spans: Sequence[range], built: dict[int, Built]) -> None:
+def _write(folder: Path, made_of: str, spans: Sequence[range], built: dict[int, Built]) -> None:
     parts = [built[span.start] for span in spans if len(built[span.start].kept)]
     places = [built[span.start].kept + span.start - spans[0].start for span in spans]
     kept = np.concatenate(places)
     names = parts[0].views if parts else ()
     views = {name: VIEW_TYPES[name].concatenate([part.views[name] for part in parts]) for name in names}
-    write_shard(folder, made_of, views, plan.program_keys(kept + spans[0].start), kept)
+    write_shard(folder, made_of, views, kept)
 
 
 @contextmanager

@@ -66,10 +66,6 @@ class Plan:
             options=self.options,
         )
 
-    def program_keys(self, rows: Int64[np.ndarray, " rows"]) -> np.ndarray:
-        """Structural hash of the programs of some rows."""
-        return np.concatenate([part.program_key for part in self._parts])[rows].astype("<U16")
-
     def columns(
         self, kept: Int64[np.ndarray, " programs"], target_names: Sequence[str]
     ) -> tuple[dict[str, np.ndarray], tuple[StoredWorkload, ...]]:
@@ -92,7 +88,7 @@ class Plan:
                 [position[group] for group in zip(target.tolist(), keys.tolist(), strict=True)], dtype=np.int32
             ),
             "target": target,
-            "program_key": self.program_keys(kept),
+            "program_key": np.concatenate([part.program_key for part in self._parts])[kept].astype("<U16"),
         }
         return arrays, _stored_workloads(known, target_names)
 

@@ -26,7 +26,6 @@ SHARD_VERSION = 1
 """Version of the folder of a shard; a change of its files or of their meaning raises it."""
 
 SHARD_FILE = "shard.json"
-KEYS_FILE = "program_key.npy"
 JOBS_FILE = "job.npy"
 
 OPEN_SHARDS = 256
@@ -56,7 +55,6 @@ def write_shard(
     directory: Path,
     made_of: str,
     views: Mapping[str, View],
-    program_key: np.ndarray,
     job: Int64[np.ndarray, " programs"],
 ) -> None:
     """Writes a shard, whole or not at all.
@@ -65,14 +63,12 @@ def write_shard(
         directory: its folder.
         made_of: hash of what made it.
         views: the views of its programs, by name.
-        program_key: structural hash of each program.
         job: which of the programs that were asked for each is: some may have been left out.
     """
     digest = hashlib.sha256()
     described: dict[str, Any] = {}
     with atomic_directory(directory) as folder:
-        for file, array in ((KEYS_FILE, program_key), (JOBS_FILE, job)):
-            _save(folder / file, array, digest)
+        _save(folder / JOBS_FILE, job, digest)
         for name, view in sorted(views.items()):
             for field in _array_fields(type(view)):
                 _save(folder / _file_of(name, field), getattr(view, field), digest)
@@ -82,7 +78,7 @@ def write_shard(
             {
                 "version": SHARD_VERSION,
                 "made_of": made_of,
-                "programs": len(program_key),
+                "programs": len(job),
                 "content": digest.hexdigest()[:16],
                 "columns": described,
                 "bytes": {path.name: path.stat().st_size for path in sorted(folder.glob("*.npy"))},
@@ -113,11 +109,6 @@ def read_shard_info(directory: Path) -> ShardInfo:
     return ShardInfo(directory.name, raw["made_of"], raw["programs"], raw["content"], columns)
 
 
-def shard_keys(directory: Path) -> np.ndarray:
-    """Structural hash of each program of a shard."""
-    return _map(directory / KEYS_FILE)
-
-
 def shard_jobs(directory: Path) -> Int64[np.ndarray, " programs"]:
     """Which of the programs that were asked for each program of a shard is."""
     return _map(directory / JOBS_FILE)
@@ -127,7 +118,7 @@ def shard_hash(directory: Path) -> str:
     """The hash of all arrays of a shard as they are now: reads all of it."""
     digest = hashlib.sha256()
     columns = read_shard_info(directory).columns
-    files = [KEYS_FILE, JOBS_FILE]
+    files = [JOBS_FILE]
     files += [_file_of(name, field) for name in sorted(columns) for field in _array_fields(VIEW_TYPES[name])]
     for file in files:
         _digest(_map(directory / file), digest)

@@ -163,7 +163,7 @@ def write_programs(directory: Path, programs: Programs, description: Description
         rows = np.arange(start, min(start + shard_programs, len(programs)), dtype=np.int64)
         folder = directory / SHARDS_FOLDER / f"{number:05d}"
         views = {name: programs.view(name, rows) for name in programs.sources}
-        write_shard(folder, programs.feature_version, views, programs.program_key[rows], rows - start)
+        write_shard(folder, programs.feature_version, views, rows - start)
         shards.append(read_shard_info(folder))
     return write_store(directory, shards, {name: getattr(programs, name) for name in COLUMNS}, description)
 

@@ -64,12 +64,8 @@ def _names(folder: Path) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.json"))
 
 
-def split_files(directory: Path, name: str) -> tuple[Path, Path]:
-    """The files of the split `name`: what is said about it, and its rows."""
-    return _files(directory / SPLITS_FOLDER, name)
-
-
-def _files(folder: Path, name: str) -> tuple[Path, Path]:
+def split_files(folder: Path, name: str) -> tuple[Path, Path]:
+    """The files of the split `name` in a folder of splits: what is said about it, and its rows."""
     return folder / f"{name}.json", folder / f"{name}.npy"
 
 
@@ -86,7 +82,7 @@ def read_split(directory: Path, name: str, folder: Path | None = None) -> Split:
         MalformedDataError: a file was changed, belongs to other programs, or has something on two sides.
     """
     content = _read_content(directory, name, folder)
-    path, table_path = _files(folder or directory / SPLITS_FOLDER, name)
+    path, table_path = split_files(folder or directory / SPLITS_FOLDER, name)
     table = _read_table(table_path, content, path)
     try:
         reasons = sorted(content["left_out"])
@@ -169,7 +165,7 @@ def _rule(raw: dict[str, Any]) -> Rule:
 def _read_content(directory: Path, name: str, folder: Path | None) -> dict[str, Any]:
     folder = folder or directory / SPLITS_FOLDER
     names = _names(folder)
-    path, _ = _files(folder, name)
+    path, _ = split_files(folder, name)
     if names and name not in names:
         raise ConfigError(f"split: there is no {name!r} in {folder}; choose one of {', '.join(names)}")
     content = read_json(path, "graphs")

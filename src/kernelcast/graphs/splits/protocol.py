@@ -109,6 +109,24 @@ def check_share(name: str, share: float, zero: bool = False) -> None:
         raise ConfigError(f"split: {name} ({share}) must be {lowest} and below 1; change conf/splitter")
 
 
+@dataclass(frozen=True)
+class Shares:
+    """The settings of a splitter that draws test and validation parts by share.
+
+    Attributes:
+        test_share: share that is tested on, 0 to 1.
+        valid_share: share that decides when to stop, 0 to 1.
+        seed: of the choice.
+    """
+
+    test_share: float
+    valid_share: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_shares(self.test_share, self.valid_share)
+
+
 def check_shares(test_share: float, valid_share: float) -> None:
     """Makes sure that both are shares and leave something to learn from.
 

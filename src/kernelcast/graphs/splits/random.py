@@ -7,29 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcast.graphs.splits.order import part_sizes, places, program_units
-from kernelcast.graphs.splits.protocol import Rule, Split, check_shares, split_of
+from kernelcast.graphs.splits.protocol import Rule, Shares, Split, split_of
 from kernelcast.graphs.splits.rows import Rows
 
 
 @dataclass(frozen=True)
-class RandomSplit:
+class RandomSplit(Shares):
     """Programs of every workload in every part: how well a model knows workloads that it has seen.
 
     A program that several targets measured is in one part with all its rows. One program more in a workload moves at
     most three others of that workload, and none of other workloads.
 
-    Attributes:
-        test_share: share of the programs of each workload and target that is tested on, 0 to 1.
-        valid_share: share that decides when to stop, 0 to 1.
-        seed: of the choice.
+    The shares are of the programs of each workload and target.
     """
-
-    test_share: float
-    valid_share: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        check_shares(self.test_share, self.valid_share)
 
     def split(self, rows: Rows) -> Split:
         """Shuffles the programs of each workload; of three or more each part gets one at least.

@@ -8,29 +8,19 @@ import numpy as np
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.splits.order import part_sizes, shapes_in_turn
-from kernelcast.graphs.splits.protocol import PARTS, Rule, Split, check_shares, split_of
+from kernelcast.graphs.splits.protocol import PARTS, Rule, Shares, Split, split_of
 from kernelcast.graphs.splits.rows import Rows
 
 
 @dataclass(frozen=True)
-class WorkloadSplit:
+class WorkloadSplit(Shares):
     """Whole workloads in one part each: how well a model knows workloads that it has never seen.
 
     Workloads of one shape stay together, whatever they are called. More programs of the same workloads move none, and
     nor does another numbering; a new workload moves a few at the borders of the parts.
 
-    Attributes:
-        test_share: share of the workloads (counted by shape) that is tested on, 0 to 1.
-        valid_share: share that decides when to stop, 0 to 1.
-        seed: of the choice.
+    The shares are of the workloads, counted by shape.
     """
-
-    test_share: float
-    valid_share: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        check_shares(self.test_share, self.valid_share)
 
     def split(self, rows: Rows) -> Split:
         """Draws test, then validation workloads, in turn over the operator kinds.

@@ -249,6 +249,19 @@ def test_a_shard_whose_programs_all_replay_otherwise_is_left_out(measurements: M
     assert_same_views(programs, whole.select(np.delete(np.arange(len(whole)), range(4, 8))))
 
 
+def stop_at_16(done: int, total: int) -> None:
+    if done >= 16:
+        raise StoppedError
+
+
+def built_units(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Programs of every unit that is built from now on."""
+    asked: list[int] = []
+    real = building.build_unit
+    monkeypatch.setattr(building, "build_unit", lambda unit: asked.append(len(unit)) or real(unit))
+    return asked
+
+
 class StoppedError(Exception):
     """Raised in the middle of a build."""
 
@@ -258,15 +271,9 @@ def test_an_interrupted_build_goes_on_with_the_shards_it_has(
 ) -> None:
     whole, _ = build(measurements)
 
-    def stop(done: int, total: int) -> None:
-        if done >= 16:
-            raise StoppedError
-
     with pytest.raises(StoppedError):
-        build(measurements, shard_programs=8, progress=stop)
-    asked = []
-    real = building.build_unit
-    monkeypatch.setattr(building, "build_unit", lambda unit: asked.append(len(unit)) or real(unit))
+        build(measurements, shard_programs=8, progress=stop_at_16)
+    asked = built_units(monkeypatch)
     with caplog.at_level(logging.INFO):
         programs, _ = build(measurements, shard_programs=8)
     assert sum(asked) == len(programs) - 16
@@ -278,15 +285,9 @@ def test_what_other_options_left_is_not_gone_on_with(
     measurements: Measurements, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # case PYG-04
-    def stop(done: int, total: int) -> None:
-        if done >= 16:
-            raise StoppedError
-
     with pytest.raises(StoppedError):
-        build(measurements, shard_programs=8, progress=stop)
-    asked = []
-    real = building.build_unit
-    monkeypatch.setattr(building, "build_unit", lambda unit: asked.append(len(unit)) or real(unit))
+        build(measurements, shard_programs=8, progress=stop_at_16)
+    asked = built_units(monkeypatch)
     programs, _ = build(measurements, shard_programs=8, options=ViewOptions(indices=False))
     assert sum(asked) == len(programs)
 

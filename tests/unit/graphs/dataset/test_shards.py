@@ -15,7 +15,6 @@ from kernelcast.graphs.dataset.shards import (
     read_shard_info,
     shard_hash,
     shard_jobs,
-    shard_keys,
     write_shard,
 )
 from kernelcast.graphs.ragged import PROGRAM, View, offset_name
@@ -44,8 +43,7 @@ def stored(folder: Path, name: str, view: View, cuts: list[int]) -> StoredView:
     for number, (start, end) in enumerate(pairwise([0, *cuts])):
         rows = np.arange(start, end, dtype=np.int64)
         folders.append(folder / f"{number}")
-        keys = np.array([f"{row:016x}" for row in rows], dtype="<U16")
-        write_shard(folders[-1], "made", {name: view.select(rows)}, keys, rows - start)
+        write_shard(folders[-1], "made", {name: view.select(rows)}, rows - start)
         info = read_shard_info(folders[-1])
         contents.append(info.content)
         sizes.append(info.programs)
@@ -89,7 +87,7 @@ def test_rows_of_shards_are_the_rows_in_memory(
 @pytest.fixture
 def shard(tmp_path: Path) -> Path:
     view = random_view(VIEW_TYPES["statements"], {"row": [2, 0, 3]}, seed=0)
-    write_shard(tmp_path / "s", "of this", {"statements": view}, np.array(["a" * 16] * 3), np.array([0, 2, 3]))
+    write_shard(tmp_path / "s", "of this", {"statements": view}, np.array([0, 2, 3]))
     return tmp_path / "s"
 
 
@@ -98,7 +96,6 @@ def test_a_shard_says_what_it_is(shard: Path) -> None:
     assert (info.name, info.made_of, info.programs) == ("s", "of this", 3)
     assert info.columns == {"statements": {"names": ("names0", "names1")}}
     assert info.content == shard_hash(shard)
-    assert shard_keys(shard).tolist() == ["a" * 16] * 3
     assert shard_jobs(shard).tolist() == [0, 2, 3]
 
 

@@ -11,6 +11,7 @@ import pytest
 from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError
 from kernelcast.files import json_hash
 from kernelcast.graphs.splits import (
+    SPLITS_FOLDER,
     KindSplit,
     NetworkSplit,
     RandomSplit,
@@ -52,7 +53,7 @@ def lists(split: Split) -> dict[str, list[int]]:
 
 def rewrite(folder: Path, name: str, change: Callable[[dict[str, Any], np.ndarray], None]) -> None:
     """Edits a split and makes all its hashes right, as somebody would who knows how they are made."""
-    described, rows = split_files(folder, name)
+    described, rows = split_files(folder / SPLITS_FOLDER, name)
     content, table = json.loads(described.read_text()), np.load(rows)
     change(content, table)
     np.save(rows, table)
@@ -90,7 +91,7 @@ def test_a_row_is_seven_bytes_and_its_key_and_none_of_the_json(tmp_path: Path, r
     (tmp_path / "meta.json").write_text(json.dumps({"data_hash": "d"}))
     rows = rows_of([20_000] * 5)
     write_split(tmp_path, "random", make_split(SPLITTERS["random"], rows), rows, "d", {})
-    described, table = split_files(tmp_path, "random")
+    described, table = split_files(tmp_path / SPLITS_FOLDER, "random")
     assert described.stat().st_size < 10_000
     assert table.stat().st_size < 100_000 * (1 + 4 + 2 + 16) + 1_000
     assert sum(len(part) for _, part in read_split(tmp_path, "random").parts()) == 100_000
@@ -117,7 +118,7 @@ def test_an_unknown_split_names_the_known_ones(folder: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", SPLITTERS)
 def test_a_changed_split_is_refused(folder: Path, name: str) -> None:
-    described, rows = split_files(folder, name)
+    described, rows = split_files(folder / SPLITS_FOLDER, name)
     table = np.load(rows)
     table["part"][np.flatnonzero(table["part"] == 2)[0]] = 0
     np.save(rows, table)
@@ -197,7 +198,7 @@ def test_a_torn_split_is_refused(folder: Path, text: str) -> None:
 
 
 def test_torn_or_lost_rows_are_refused(folder: Path) -> None:
-    _, rows = split_files(folder, "random")
+    _, rows = split_files(folder / SPLITS_FOLDER, "random")
     rows.write_bytes(rows.read_bytes()[:-5])
     with pytest.raises(MalformedDataError, match="dvc repro graphs"):
         read_split(folder, "random")
