@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kernelcast.errors import MalformedDataError, MissingInputError, StorageError
+from filelock import FileLock, Timeout
+
+from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputError, StorageError
+
+LOCK_SUFFIX = ".lock"
 
 
 @contextmanager
@@ -64,10 +68,33 @@ def atomic_file(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def only_process(path: Path, taken: KernelcastError) -> Iterator[None]:
+    """Holds `path` for this process, by a lock beside it: what is inside a folder gets versioned.
+
+    Raises:
+        KernelcastError: `taken`, where another process holds it.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path.with_name(f".{path.name}{LOCK_SUFFIX}"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise taken from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def remove_leftovers(path: Path) -> None:
     """Removes what writers of `path` that were killed left beside it; only for whoever is its one writer."""
     with storage_errors(path):
         for leftover in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            if leftover.suffix == LOCK_SUFFIX:
+                # the caller's own: without the file another process would take a lock of its own beside it
+                continue
             if leftover.is_dir():
                 shutil.rmtree(leftover)
             else:

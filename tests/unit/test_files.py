@@ -4,7 +4,15 @@ from pathlib import Path
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError, StorageError
-from kernelcast.files import atomic_directory, atomic_file, read_json, remove_leftovers, storage_errors, write_json
+from kernelcast.files import (
+    atomic_directory,
+    atomic_file,
+    only_process,
+    read_json,
+    remove_leftovers,
+    storage_errors,
+    write_json,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
@@ -78,9 +86,11 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path
     for name in (".value[1].json.ab", ".value1.json.ab", ".other.json.ab", "value[1].json.ab"):
         (tmp_path / name).touch()
     (tmp_path / ".value[1].json.folder").mkdir()
+    # without its file a lock would be no lock
+    (tmp_path / ".value[1].json.lock").touch()
     remove_leftovers(path)
     assert sorted(child.name for child in tmp_path.iterdir()) == [
-        ".other.json.ab", ".value1.json.ab", "value[1].json", "value[1].json.ab"
+        ".other.json.ab", ".value1.json.ab", ".value[1].json.lock", "value[1].json", "value[1].json.ab"
     ]  # fmt: skip
 
 
@@ -110,3 +120,14 @@ def test_what_is_no_earlier_output_is_never_replaced(tmp_path: Path, there: str)
         with atomic_directory(other, "meta.json") as temporary:
             (temporary / "new").write_text("")
         assert [file.name for file in other.iterdir()] == ["new"]
+
+
+def test_a_folder_is_held_by_one_process_until_it_lets_go(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    taken = StorageError("taken")
+    with only_process(path, taken):
+        remove_leftovers(path)
+        with pytest.raises(StorageError, match="taken"), only_process(path, taken):
+            pass
+    with only_process(path, taken):
+        pass

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from kernelcast.errors import MalformedDataError, MeasurementError
-from kernelcast.files import remove_leftovers, storage_errors
+from kernelcast.files import only_process, remove_leftovers, storage_errors
 from kernelcast.measurement.batches import Crew, Item, Phases
 from kernelcast.measurement.devices import OpenRunner
 from kernelcast.measurement.failures import counts, refuse_failures, too_many_failures
@@ -73,7 +71,11 @@ def run_campaign(plan: Plan) -> Result:
     """
     with storage_errors(plan.directory):
         plan.directory.mkdir(parents=True, exist_ok=True)
-    with _only_process(plan.directory):
+    taken = MeasurementError(
+        f"another process is measuring in {plan.directory}; wait for its end, or set another folder with "
+        "paths.measurements=FOLDER"
+    )
+    with only_process(plan.directory, taken):
         campaign = _campaign(plan)
         with Journal(plan.directory) as journal:
             for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
@@ -294,24 +296,6 @@ def _scratch(directory: Path) -> Iterator[Path]:
 def _repeats_well(entry: Try) -> bool:
     """Whether it has times that another visit can be compared with."""
     return entry.ending is not None and entry.outcome is Outcome.MEASURED and not entry.ending.cut_short
-
-
-@contextmanager
-def _only_process(directory: Path) -> Iterator[None]:
-    # beside the folder, not in it: the folder's content is what gets versioned
-    lock = FileLock(directory.with_name(f".{directory.name}.lock"))
-    try:
-        with storage_errors(directory):
-            lock.acquire(timeout=0)
-    except Timeout as error:
-        raise MeasurementError(
-            f"another process is measuring in {directory}; wait for its end, or set another folder with "
-            "paths.measurements=FOLDER"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def new_campaign(plan: Plan) -> Campaign:

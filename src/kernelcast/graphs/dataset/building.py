@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
+from jaxtyping import Int64
 
 from kernelcast.errors import ConfigError, MalformedDataError, StorageError
-from kernelcast.files import atomic_directory, remove_leftovers, storage_errors
+from kernelcast.files import atomic_directory, only_process, remove_leftovers
 from kernelcast.graphs.dataset.builders import Builder
 from kernelcast.graphs.dataset.plan import ASSUMED_CACHE_BYTES, Plan, PlannedUnits
 from kernelcast.graphs.dataset.selection import Choice, Folder, choose_rows, distinct_targets, target_names
@@ -75,30 +75,44 @@ def built_store(
     _require_rows(len(chosen), dropped)
     plan = Plan(chosen, options, shard_programs)
     scratch = output.with_name(f"{output.name}.building")
-    with _only_build(output, scratch), atomic_directory(output, META_FILE) as folder:
-        shards = _build_shards(scratch, plan, builder, progress)
-        kept, used = [], []
-        for spans, shard in zip(plan.shards, shards, strict=True):
-            if shard.programs:
-                kept.append(shard_jobs(scratch / shard.name) + spans[0].start)
-                shutil.copytree(scratch / shard.name, folder / SHARDS_FOLDER / shard.name, copy_function=_link)
-                used.append(shard)
-        rows = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
-        dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
-        _require_rows(len(rows), dropped)
-        columns, workloads = plan.columns(rows, target_names(targets))
-        description = Description(
-            workloads=workloads,
-            targets=targets,
-            label=choice.labelling.label,
-            options=options,
-            dropped={reason: count for reason, count in sorted(dropped.items()) if count},
-            reference_correction=choice.labelling.reference_correction,
-            spread_limit=choice.labelling.spread_limit,
-            **plan.flags(rows),
-        )
-        write_store(folder, used, columns, description)
-        yield folder, description
+    taken = StorageError(
+        f"another process builds graphs in {output}; wait for it, or write elsewhere with paths.graphs=FOLDER"
+    )
+    with only_process(output, taken):
+        remove_leftovers(output)
+        with atomic_directory(output, META_FILE) as folder:
+            shards = _build_shards(scratch, plan, builder, progress)
+            used, rows = _placed(folder / SHARDS_FOLDER, scratch, plan, shards)
+            dropped[REPLAYED_OTHERWISE] += len(plan) - len(rows)
+            _require_rows(len(rows), dropped)
+            columns, workloads = plan.columns(rows, target_names(targets))
+            description = Description(
+                workloads=workloads,
+                targets=targets,
+                label=choice.labelling.label,
+                options=options,
+                dropped={reason: count for reason, count in sorted(dropped.items()) if count},
+                reference_correction=choice.labelling.reference_correction,
+                spread_limit=choice.labelling.spread_limit,
+                **plan.flags(rows),
+            )
+            write_store(folder, used, columns, description)
+            yield folder, description
+        # only when the store stands: whatever fails before keeps the shards
+        shutil.rmtree(scratch)
+
+
+def _placed(
+    folder: Path, scratch: Path, plan: Plan, shards: Sequence[ShardInfo]
+) -> tuple[list[ShardInfo], Int64[np.ndarray, " programs"]]:
+    """Puts the shards that hold anything into `folder`; gives these, and the rows of the plan that they hold."""
+    used, rows = [], [np.zeros(0, dtype=np.int64)]
+    for spans, shard in zip(plan.shards, shards, strict=True):
+        if shard.programs:
+            rows.append(shard_jobs(scratch / shard.name) + spans[0].start)
+            shutil.copytree(scratch / shard.name, folder / shard.name, copy_function=_link)
+            used.append(shard)
+    return used, np.concatenate(rows)
 
 
 def needs_modules(options: ViewOptions) -> bool:
@@ -160,28 +174,6 @@ def _write(folder: Path, made_of: str, spans: Sequence[range], built: dict[int, 
     names = parts[0].views if parts else ()
     views = {name: VIEW_TYPES[name].concatenate([part.views[name] for part in parts]) for name in names}
     write_shard(folder, made_of, views, kept)
-
-
-@contextmanager
-def _only_build(output: Path, scratch: Path) -> Iterator[None]:
-    """Holds the folder for this process, and removes `scratch` when the body ends well.
-
-    Raises:
-        StorageError: another process holds it.
-    """
-    with storage_errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(output.with_name(f".{output.name}.lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise StorageError(
-                f"another process builds graphs in {output}; wait for it, or write elsewhere with paths.graphs=FOLDER"
-            ) from error
-    with lock:
-        remove_leftovers(output)
-        yield
-        shutil.rmtree(scratch)
 
 
 def _link(source: str, target: str) -> None:

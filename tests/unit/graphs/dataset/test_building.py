@@ -329,6 +329,24 @@ def test_a_body_that_fails_keeps_what_was_built(
     assert len(read_programs(tmp_path / "graphs")) == measurements.table.num_rows
 
 
+def test_a_build_holds_its_folder_to_the_end(measurements: Measurements, tmp_path: Path) -> None:
+    settings = ([Folder(measurements, "hash")], Choice(Labelling()), EVERYTHING, HERE, 8)
+    refused = []
+
+    def begin_another(done: int, total: int) -> None:
+        with (
+            pytest.raises(StorageError, match="another process builds graphs"),
+            built_store(tmp_path / "graphs", *settings, lambda done, total: None),
+        ):
+            pass
+        refused.append(done)
+
+    with built_store(tmp_path / "graphs", *settings, begin_another):
+        pass
+    assert refused
+    assert len(read_programs(tmp_path / "graphs")) == measurements.table.num_rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("builder", [Processes(2), Ray(workers=2)])
 def test_several_processes_give_the_same_programs(
