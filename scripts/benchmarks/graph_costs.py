@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from graph_suite import Drawn, GraphSuite
-from kernelcast.graphs.extraction import extract
 
+from kernelcast.graphs.extraction import extract
 from kernelcast.graphs.per_store import per_store_rows
 from kernelcast.graphs.trace import trace_view
 from kernelcast.tvm_compat import runnable_module, scheduled_module
