@@ -15,7 +15,7 @@ from torch_geometric.loader import DataLoader
 
 from kernelcast.graphs.dataset.store import read_programs
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.batching import make_batch
+from kernelcast.models.view_batches import graph_batch
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def batch_figures(suite: GraphSuite) -> dict[str, object]:
         rows = random.permutation(len(programs))
         started = time.perf_counter()
         for begin in range(0, len(rows), BATCH_PROGRAMS):
-            make_batch(programs, rows[begin : begin + BATCH_PROGRAMS])
+            graph_batch(programs.view("ast", rows[begin : begin + BATCH_PROGRAMS]))
         middle = time.perf_counter()
         for _ in loader:
             pass

@@ -77,7 +77,7 @@ def build(directory: Path, measured: Path, store: Path) -> dict[str, float]:
 
 def read(directory: Path, measured: Path, store: Path) -> dict[str, float]:
     """Opens a store and makes batches of random programs of it."""
-    from kernelcast.models.batching import make_batch
+    from kernelcast.models.view_batches import graph_batch
 
     before = _anonymous_bytes()
     opened = []
@@ -88,10 +88,10 @@ def read(directory: Path, measured: Path, store: Path) -> dict[str, float]:
     random = np.random.default_rng(0)
     chosen = random.integers(0, len(programs), (BATCHES, BATCH_PROGRAMS))
     for rows in chosen[: BATCHES // 4]:
-        make_batch(programs, rows)
+        graph_batch(programs.view("ast", rows))
     started = time.perf_counter()
     for rows in chosen:
-        make_batch(programs, rows)
+        graph_batch(programs.view("ast", rows))
     seconds = time.perf_counter() - started
     return {
         "open_seconds": median(opened),

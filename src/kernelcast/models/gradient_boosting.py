@@ -16,9 +16,10 @@ from jaxtyping import Float64
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
+from kernelcast.models.batching import Labels
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import describe, revive
-from kernelcast.models.losses import Loss
+from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings
 from kernelcast.models.validation import mean_kendall_tau
@@ -27,6 +28,19 @@ logger = logging.getLogger(__name__)
 
 SETTINGS_FILE = "settings.json"
 TREES_FILE = "trees.ubj"
+
+OBJECTIVES: dict[Aim, dict[str, Any]] = {
+    Aim.SQUARED_ERROR: {"objective": "reg:squarederror"},
+    Aim.PAIRWISE: {
+        "objective": "rank:pairwise",
+        # pairs drawn from the whole workload, not from its slowest programs alone
+        "lambdarank_pair_method": "mean",
+        "lambdarank_num_pair_per_sample": 8,
+        # the exponential gain limits labels to 31
+        "ndcg_exp_gain": False,
+    },
+}
+"""XGBoost's objective for what a loss aims at, with what belongs to it."""
 
 LOGGED_ROUNDS = 100
 """About so many rounds of a training are logged: a curve needs no more points."""
@@ -99,13 +113,19 @@ class GradientBoostingModel:
         loss: what to minimise; it decides what the predictions mean.
         trainer: not used: epochs and batches mean nothing for trees; every model takes it.
         seed: of the samples of programs, features and pairs.
+
+    Raises:
+        ConfigError: XGBoost has nothing like the loss.
     """
 
     learned = True
 
     def __init__(self, settings: BoostingSettings, loss: Loss, trainer: TrainerSettings | None, seed: int) -> None:
+        if loss.aim not in OBJECTIVES:
+            raise ConfigError(f"XGBoost cannot minimise {type(loss).__name__}; use loss=rank or loss=log_mse")
         self._settings = settings
         self._loss = loss
+        self._objective = OBJECTIVES[loss.aim]
         self._seed = seed
         self._feature_names: tuple[str, ...] = ()
         self._feature_version: str | None = None
@@ -116,7 +136,7 @@ class GradientBoostingModel:
         """What the loss makes the trees predict."""
         return self._loss.predicts
 
-    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
+    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
         """Grows trees until the validation metric stops getting better, and keeps those up to the best round.
 
         Raises:
@@ -142,7 +162,7 @@ class GradientBoostingModel:
         booster = xgboost.train(
             {
                 **self._settings.parameters(),
-                **self._loss.xgboost_parameters,
+                **self._objective,
                 "seed": self._seed,
                 "disable_default_eval_metric": True,
             },
@@ -255,9 +275,7 @@ class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]
 
 def _metrics(prediction: np.ndarray, programs: Programs, loss: Loss) -> list[tuple[str, float]]:
     value = loss(
-        torch.from_numpy(np.asarray(prediction, dtype=np.float32)),
-        torch.from_numpy(programs.log_seconds.astype(np.float32)),
-        torch.from_numpy(programs.workload.astype(np.int64)),
+        torch.from_numpy(np.asarray(prediction, dtype=np.float32)), Labels.of(programs.log_seconds, programs.workload)
     )
     tau = mean_kendall_tau(np.asarray(prediction, dtype=np.float64), programs.log_seconds, programs.workload)
     return [("loss", float(value)), ("kendall_tau", tau)]

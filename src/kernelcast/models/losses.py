@@ -1,10 +1,10 @@
-"""What the learned models minimise, and what follows from it: what they predict and how XGBoost names it."""
+"""What the learned models minimise, and what follows from it: what they predict and what boosted trees aim at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from enum import StrEnum
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from kernelcast.errors import ConfigError
+from kernelcast.models.batching import Labels
 from kernelcast.models.protocol import PredictionKind
+
+
+class Aim(StrEnum):
+    """What boosted trees can minimise in the place of a loss; each library has a name of its own for it."""
+
+    SQUARED_ERROR = "squared_error"
+    """Of the label."""
+
+    PAIRWISE = "pairwise"
+    """The order of pairs of one workload."""
+
+    LAMBDARANK = "lambdarank"
+    """The order of pairs of one workload, by what a swap would change at the top of the list."""
 
 
 class Loss(Protocol):
@@ -21,22 +35,17 @@ class Loss(Protocol):
 
     Attributes:
         predicts: what a model trained with it predicts.
-        xgboost_parameters: XGBoost's objective for the same aim, with what belongs to it.
+        aim: what boosted trees minimise for it; None where they have nothing like it.
         monitor: the validation metric that decides when to stop and which weights to keep.
         maximize: whether a larger `monitor` is better.
     """
 
     predicts: ClassVar[PredictionKind]
-    xgboost_parameters: ClassVar[Mapping[str, Any]]
+    aim: ClassVar[Aim | None]
     monitor: ClassVar[str]
     maximize: ClassVar[bool]
 
-    def __call__(
-        self,
-        prediction: Float[Tensor, "graphs"],
-        log_seconds: Float[Tensor, "graphs"],
-        workload: Int64[Tensor, "graphs"],
-    ) -> Float[Tensor, ""]:
+    def __call__(self, prediction: Float[Tensor, "programs"], labels: Labels) -> Float[Tensor, ""]:
         """The loss, a scalar with a gradient."""
 
     def output_range(self, log_seconds: Float64[np.ndarray, "programs"]) -> tuple[float, float]:
@@ -45,7 +54,7 @@ class Loss(Protocol):
     def boosting_labels(
         self, log_seconds: Float64[np.ndarray, "programs"], workload: Integer[np.ndarray, "programs"]
     ) -> Float32[np.ndarray, "programs"]:
-        """The labels that XGBoost gets; larger is slower."""
+        """The labels that boosted trees get; larger is slower."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +70,7 @@ class PairwiseRank:
     """
 
     predicts: ClassVar[PredictionKind] = PredictionKind.RANK
-    xgboost_parameters: ClassVar[Mapping[str, Any]] = {
-        "objective": "rank:pairwise",
-        # pairs drawn from the whole workload, not from its slowest programs alone
-        "lambdarank_pair_method": "mean",
-        "lambdarank_num_pair_per_sample": 8,
-        # the exponential gain limits labels to 31
-        "ndcg_exp_gain": False,
-    }
+    aim: ClassVar[Aim | None] = Aim.PAIRWISE
     monitor: ClassVar[str] = "valid/kendall_tau"
     maximize: ClassVar[bool] = True
 
@@ -81,14 +83,9 @@ class PairwiseRank:
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not self.margin > 0:
             raise ConfigError(f"loss.margin={self.margin}: it must be a number above 0")
 
-    def __call__(
-        self,
-        prediction: Float[Tensor, "graphs"],
-        log_seconds: Float[Tensor, "graphs"],
-        workload: Int64[Tensor, "graphs"],
-    ) -> Float[Tensor, ""]:
+    def __call__(self, prediction: Float[Tensor, "programs"], labels: Labels) -> Float[Tensor, ""]:
         """The mean over the comparable pairs; zero, with a gradient of zeros, where there is none."""
-        slower, faster = comparable_pairs(log_seconds, workload)
+        slower, faster = comparable_pairs(labels.log_seconds, labels.workload)
         if len(slower) == 0:
             return prediction.sum() * 0.0
         difference = prediction[slower] - prediction[faster]
@@ -116,18 +113,13 @@ class LogMSE:
     """Mean squared error of the predicted natural logarithm of the seconds (Kaufman et al. 2021, section 3.3)."""
 
     predicts: ClassVar[PredictionKind] = PredictionKind.LOG_SECONDS
-    xgboost_parameters: ClassVar[Mapping[str, Any]] = {"objective": "reg:squarederror"}
+    aim: ClassVar[Aim | None] = Aim.SQUARED_ERROR
     monitor: ClassVar[str] = "valid/loss"
     maximize: ClassVar[bool] = False
 
-    def __call__(
-        self,
-        prediction: Float[Tensor, "graphs"],
-        log_seconds: Float[Tensor, "graphs"],
-        workload: Int64[Tensor, "graphs"],
-    ) -> Float[Tensor, ""]:
+    def __call__(self, prediction: Float[Tensor, "programs"], labels: Labels) -> Float[Tensor, ""]:
         """The mean over all programs, in squared natural-log units."""
-        return functional.mse_loss(prediction, log_seconds)
+        return functional.mse_loss(prediction, labels.log_seconds)
 
     def output_range(self, log_seconds: Float64[np.ndarray, "programs"]) -> tuple[float, float]:
         """Mean and standard deviation of the training labels."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,8 +18,7 @@ from safetensors.torch import load_file, save_file
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_KINDS
-from kernelcast.models.batching import AST, SequentialBatches, moments
+from kernelcast.models.batching import SequentialBatches, moments
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import (
     describe,
@@ -28,7 +28,8 @@ from kernelcast.models.description import (
     revive_factory,
 )
 from kernelcast.models.losses import Loss
-from kernelcast.models.networks.network import GraphNetwork
+from kernelcast.models.networks.network import Network
+from kernelcast.models.networks.widths import SMALLEST, ViewWidths, widths_of
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.trainer import TrainerSettings
 from kernelcast.models.training import prediction_device, torch_settings, train_network
@@ -38,18 +39,12 @@ logger = logging.getLogger(__name__)
 SETTINGS_FILE = "settings.json"
 WEIGHTS_FILE = "weights.safetensors"
 
-SMALLEST = {"node_kinds": 1, "edge_kinds": 1, "node_features": 1, "kernel_features": 0}
-"""The widths that a network takes from the data, as small as they can be."""
-
-COLUMNS = {"node_features": "feature_names", "kernel_features": "kernel_names"}
-"""Where a view names the columns of which there are so many."""
-
 
 class NeuralModel:
     """Trains a network and predicts with it.
 
     Args:
-        network: makes the network once the widths are known, see `SMALLEST`.
+        network: makes the network from `widths`, which are known once the data are.
         loss: what it minimises; it decides what the predictions mean.
         trainer: schedule, batches, device.
         seed: of weights, batches and dropout; equal seeds give equal models on a CPU.
@@ -60,40 +55,37 @@ class NeuralModel:
 
     learned = True
 
-    def __init__(self, network: Callable[..., GraphNetwork], loss: Loss, trainer: TrainerSettings, seed: int) -> None:
+    def __init__(self, network: Callable[..., Network], loss: Loss, trainer: TrainerSettings, seed: int) -> None:
         self._description, self._make_network = _checked_factory(network)
         self._loss = loss
         self._trainer = trainer
         self._seed = seed
-        self._widths: dict[str, int] = {}
-        self._network: GraphNetwork | None = None
+        self._widths: dict[str, ViewWidths] = {}
+        self._network: Network | None = None
         self._feature_version: str | None = None
         # the smallest network there is: wrong settings are found now, before any data is read
         with torch_settings(trainer, seed):
-            self._make_network(**SMALLEST)
+            self._make_network(widths=SMALLEST)
 
     @property
     def kind(self) -> PredictionKind:
         """What the loss makes the network predict."""
         return self._loss.predicts
 
-    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
+    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
         """Trains a new network; the widths come from the programs.
 
         Raises:
             KernelcastError: nothing to learn from, or the loss is no longer a number.
         """
         require_learnable(train, self._loss)
-        self._widths = {
-            "node_kinds": len(NODE_KINDS),
-            "edge_kinds": len(EDGE_KINDS),
-            **{name: len(train.columns(AST)[columns]) for name, columns in COLUMNS.items()},
-        }
+        self._widths = widths_of(train)
         with torch_settings(self._trainer, self._seed):
-            network = self._make_network(**self._widths)
-            nodes, kernels = moments(train, AST)
-            network.encoder.scale.take(nodes)
-            network.readout.scale.take(kernels)
+            network = self._make_network(widths=self._widths)
+            self._widths = {view: self._widths[view] for view in network.views}
+            scales = network.standardised()
+            for field, found in moments(train, list(scales)).items():
+                scales[field].take(found)
             network.set_output_range(*self._loss.output_range(train.log_seconds))
             train_network(network, self._loss, self._trainer, self._seed, train, valid, log)
         self._network, self._feature_version = network, train.feature_version
@@ -106,7 +98,7 @@ class NeuralModel:
         parts = [np.zeros(0, dtype=np.float64)]
         with torch_settings(self._trainer, self._seed), torch.inference_mode():
             network = self._network.to(device).eval()
-            batches = SequentialBatches(programs, self._trainer.batch_nodes)
+            batches = SequentialBatches(programs, network.views, self._trainer.batch_limits)
             parts += [network(batch.to(device)).cpu().numpy().astype(np.float64) for batch in batches]
             self._network.cpu()
         return np.concatenate(parts)
@@ -117,7 +109,7 @@ class NeuralModel:
             raise KernelcastError(f"{self._name} has not been fitted: there is nothing to save")
         settings = {
             "network": self._description,
-            "widths": self._widths,
+            "widths": {view: asdict(widths) for view, widths in self._widths.items()},
             "loss": describe(self._loss),
             "trainer": describe(self._trainer),
             "seed": self._seed,
@@ -145,9 +137,10 @@ class NeuralModel:
                 revive(settings["trainer"]),
                 settings["seed"],
             )
-            model._widths, model._feature_version = settings["widths"], settings["feature_version"]
+            model._widths = {view: ViewWidths(**widths) for view, widths in settings["widths"].items()}
+            model._feature_version = settings["feature_version"]
             with torch_settings(model._trainer, model._seed):
-                model._network = model._make_network(**model._widths)
+                model._network = model._make_network(widths=model._widths)
             model._network.load_state_dict(load_file(weights))
         except (ConfigError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise MalformedDataError(
@@ -160,12 +153,12 @@ class NeuralModel:
         return f"the model {self._description['class'].rpartition('.')[2]}"
 
 
-def _checked_factory(network: Callable[..., GraphNetwork]) -> tuple[dict[str, Any], Callable[..., GraphNetwork]]:
+def _checked_factory(network: Callable[..., Network]) -> tuple[dict[str, Any], Callable[..., Network]]:
     """The description of a factory and the factory made from it, the names of its arguments checked."""
     description = describe_factory(network)
     factory = revive_factory(description)
     try:
-        inspect.signature(resolve_class(description["class"])).bind(**description["arguments"], **SMALLEST)
+        inspect.signature(resolve_class(description["class"])).bind(**description["arguments"], widths=SMALLEST)
     except TypeError as error:
         raise ConfigError(f"model.network does not fit {description['class']}: {error}") from error
     return description, factory

@@ -40,8 +40,16 @@ class CostModel(Protocol):
     def kind(self) -> PredictionKind:
         """What the predictions mean."""
 
-    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
-        """Learns from `train`; `valid` decides when to stop and which weights to keep."""
+    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
+        """Learns from `train`; `valid` decides when to stop and which weights to keep.
+
+        Args:
+            train: programs to learn from.
+            valid: programs that decide when to stop; may be none.
+            log: gets the metrics of every epoch or round.
+            workspace: a folder of this training alone. A model that takes long leaves there what it needs to go on
+                after a kill, and goes on from what it finds; None keeps nothing.
+        """
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """One number a program, lower is faster, in the unit that `kind` tells."""

@@ -41,7 +41,7 @@ class RandomModel:
         """An order, if a meaningless one."""
         return PredictionKind.RANK
 
-    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
+    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
         """Learns nothing but the version of the features."""
         self._feature_version = train.feature_version
 

@@ -67,7 +67,7 @@ class RooflineModel:
         """Logarithm of the seconds."""
         return PredictionKind.LOG_SECONDS
 
-    def fit(self, train: Programs, valid: Programs, log: MetricLog) -> None:
+    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
         """Learns nothing but the version of the features.
 
         Raises:

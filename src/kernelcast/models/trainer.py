@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kernelcast.errors import ConfigError
+from kernelcast.models.batching import Limits
 
 ACCELERATORS = ("cpu", "gpu", "auto")
 
@@ -20,7 +21,9 @@ class TrainerSettings:
         learning_rate: largest rate of the schedule (linear warm-up, then half a cosine down to a hundredth).
         warmup_epochs: epochs of the linear warm-up; 0 starts at the full rate.
         weight_decay: of AdamW.
-        batch_nodes: graph nodes of one batch at most; one larger program is a batch of its own.
+        batch_programs: programs of one batch at most.
+        batch_elements: graph nodes, statements or trace steps of one batch at most, whichever the network looks at; one
+            larger program is a batch of its own.
         chunk_programs: programs of one workload that a batch takes together, so that they can be compared.
         gradient_clip: largest norm of the gradient; 0 turns clipping off.
         average_decay: what is kept are not the last step's weights but their moving average: each step adds a share of
@@ -37,7 +40,8 @@ class TrainerSettings:
     learning_rate: float
     warmup_epochs: int
     weight_decay: float
-    batch_nodes: int
+    batch_programs: int
+    batch_elements: int
     chunk_programs: int
     gradient_clip: float
     average_decay: float
@@ -45,7 +49,7 @@ class TrainerSettings:
     accelerator: str
 
     def __post_init__(self) -> None:
-        for name in ("max_epochs", "patience", "batch_nodes", "threads"):
+        for name in ("max_epochs", "patience", "batch_programs", "batch_elements", "threads"):
             _require_count(f"trainer.{name}", getattr(self, name), 1)
         _require_count("trainer.chunk_programs", self.chunk_programs, 2)
         _require_count("trainer.warmup_epochs", self.warmup_epochs, 0)
@@ -57,6 +61,11 @@ class TrainerSettings:
             raise ConfigError(f"trainer.average_decay={self.average_decay}: it must be below 1")
         if self.accelerator not in ACCELERATORS:
             raise ConfigError(f"trainer.accelerator={self.accelerator}: use one of {', '.join(ACCELERATORS)}")
+
+    @property
+    def batch_limits(self) -> Limits:
+        """How large a batch may be."""
+        return Limits(self.batch_programs, self.batch_elements)
 
     def learning_rate_factor(self, epoch: int) -> float:
         """Share of `learning_rate` used in `epoch` (from 0): linear warm-up, then half a cosine down to 0.01."""

@@ -18,9 +18,9 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.batching import GraphBatch, SequentialBatches, ShuffledBatches
+from kernelcast.models.batching import Batch, SequentialBatches, ShuffledBatches
 from kernelcast.models.losses import Loss
-from kernelcast.models.networks.network import GraphNetwork
+from kernelcast.models.networks.network import Network
 from kernelcast.models.protocol import MetricLog
 from kernelcast.models.trainer import TrainerSettings
 from kernelcast.models.validation import mean_kendall_tau
@@ -38,7 +38,7 @@ class Training(lightning.LightningModule):
         log: gets every epoch's metrics.
     """
 
-    def __init__(self, network: GraphNetwork, loss: Loss, settings: TrainerSettings, log: MetricLog) -> None:
+    def __init__(self, network: Network, loss: Loss, settings: TrainerSettings, log: MetricLog) -> None:
         super().__init__()
         self.network = network
         self.loss = loss
@@ -61,13 +61,13 @@ class Training(lightning.LightningModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.settings.learning_rate_factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "epoch"}}
 
-    def transfer_batch_to_device(self, batch: GraphBatch, device: torch.device, dataloader_idx: int) -> GraphBatch:
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """A batch knows how to move; Lightning's own way refuses frozen dataclasses."""
         return batch.to(device)
 
-    def training_step(self, batch: GraphBatch, batch_index: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """The loss of one batch."""
-        loss = self.loss(self.network(batch), batch.log_seconds, batch.workload)
+        loss = self.loss(self.network(batch), batch.labels)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise KernelcastError(
@@ -75,19 +75,19 @@ class Training(lightning.LightningModule):
                 f"lower trainer.learning_rate (now {self.settings.learning_rate:g}) or trainer.gradient_clip "
                 f"(now {self.settings.gradient_clip:g}, 0 is off)"
             )
-        self._train.append((value, batch.num_graphs))
+        self._train.append((value, len(batch)))
         return loss
 
-    def validation_step(self, batch: GraphBatch, batch_index: int) -> None:
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Collects loss and predictions of one batch of the validation programs."""
         prediction = self._averaged(batch)
-        loss = self.loss(prediction, batch.log_seconds, batch.workload)
-        self._valid.append((float(loss), batch.num_graphs))
+        loss = self.loss(prediction, batch.labels)
+        self._valid.append((float(loss), len(batch)))
         self._predicted.append(
-            (prediction.cpu().numpy(), batch.log_seconds.cpu().numpy(), batch.workload.cpu().numpy())
+            (prediction.cpu().numpy(), batch.labels.log_seconds.cpu().numpy(), batch.labels.workload.cpu().numpy())
         )
 
-    def on_train_batch_end(self, outputs: Any, batch: GraphBatch, batch_index: int) -> None:
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         """Takes the weights of this step into their average."""
         self._averaged.update_parameters(self.network)
 
@@ -125,7 +125,7 @@ class Training(lightning.LightningModule):
 
 
 def train_network(
-    network: GraphNetwork,
+    network: Network,
     loss: Loss,
     settings: TrainerSettings,
     seed: int,
@@ -140,9 +140,9 @@ def train_network(
         KeyboardInterrupt: the user stopped it.
     """
     training = Training(network, loss, settings, log)
-    batches = ShuffledBatches(train, settings.batch_nodes, settings.chunk_programs, seed)
+    batches = ShuffledBatches(train, network.views, settings.batch_limits, settings.chunk_programs, seed)
     # programs of a workload side by side, so that the loss over pairs has pairs
-    in_order = SequentialBatches(valid, settings.batch_nodes, np.argsort(valid.workload, kind="stable"))
+    in_order = SequentialBatches(valid, network.views, settings.batch_limits, np.argsort(valid.workload, kind="stable"))
     with _quiet_lightning():
         trainer = lightning.Trainer(
             max_epochs=settings.max_epochs,

@@ -108,7 +108,7 @@ def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
 
 def make_model(name: str, loss: str = "rank", seed: int = 0, **trainer: Any) -> Any:
     """The model of conf/model/NAME.yaml as the train stage makes it; `trainer` changes the default trainer."""
-    settings = {"max_epochs": 30, "patience": 30, "batch_nodes": 600, "learning_rate": 0.005, **trainer}
+    settings = {"max_epochs": 30, "patience": 30, "batch_elements": 600, "learning_rate": 0.005, **trainer}
     return instantiate(
         configured("model", name),
         loss=instantiate(configured("loss", loss)),

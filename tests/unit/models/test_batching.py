@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
 
 from kernelcast.graphs.views import AstGraphs, DataflowGraphs
-from kernelcast.models.batching import SequentialBatches, ShuffledBatches, make_batch, pack
+from kernelcast.models.batching import Batches, Limits, SequentialBatches, ShuffledBatches, pack
+from kernelcast.models.view_batches import graph_batch
 
 
 def edge_index(graphs):
@@ -53,7 +54,7 @@ def as_dataflow(programs):
 
 
 def assert_same_as_geometric(programs, rows, view="ast"):
-    batch = make_batch(programs, rows, view)
+    batch = graph_batch(programs.view(view, rows))
     reference = Batch.from_data_list([graph_lists(programs.ast)[row] for row in rows])
     torch.testing.assert_close(batch.node_features, reference.x)
     torch.testing.assert_close(batch.node_kind, reference.kind)
@@ -104,7 +105,7 @@ def test_isolated_last_node_keeps_its_place_and_that_of_the_following_graphs(pro
 
 
 def test_levels_hold_every_node_once_under_its_parent(programs):
-    batch = make_batch(programs, np.array([5, 0, 9]))
+    batch = graph_batch(programs.view("ast", np.array([5, 0, 9])))
     assert torch.equal(torch.sort(torch.cat(batch.levels)).values, torch.arange(batch.num_nodes))
     assert torch.equal(batch.levels[0], batch.root)
     assert (batch.parent[batch.root] == -1).all()
@@ -116,19 +117,22 @@ def test_levels_hold_every_node_once_under_its_parent(programs):
 
 def test_labels_and_workloads_follow_the_rows(programs):
     rows = np.array([30, 2, 2, 71])
-    batch = make_batch(programs, rows)
-    np.testing.assert_allclose(batch.log_seconds.numpy(), programs.log_seconds[rows], rtol=1e-6)
-    np.testing.assert_array_equal(batch.workload.numpy(), programs.workload[rows])
+    labels = Batches(programs, ["ast"]).read(rows).labels
+    np.testing.assert_allclose(labels.log_seconds.numpy(), programs.log_seconds[rows], rtol=1e-6)
+    np.testing.assert_array_equal(labels.workload.numpy(), programs.workload[rows])
+    for row, best in zip(rows, labels.best_log_seconds.tolist(), strict=True):
+        assert best == pytest.approx(programs.log_seconds[programs.workload == programs.workload[row]].min())
 
 
 def test_pack_fills_up_to_the_limit_and_lets_a_large_part_stand_alone():
     parts = [np.array([index]) for index in range(5)]
-    batches = pack(parts, [3, 4, 20, 5, 5], limit=10)
+    batches = pack(parts, [3, 4, 20, 5, 5], Limits(programs=3, elements=10))
     assert [batch.tolist() for batch in batches] == [[0, 1], [2], [3, 4]]
+    assert [len(batch) for batch in pack(parts, [1] * 5, Limits(programs=2, elements=10))] == [2, 2, 1]
 
 
 def test_shuffled_batches_have_every_program_once_and_bounded_nodes(programs):
-    batches = ShuffledBatches(programs, batch_nodes=200, chunk_programs=4, seed=3)
+    batches = ShuffledBatches(programs, ["ast"], Limits(64, 200), chunk_programs=4, seed=3)
     sizes = np.diff(programs.ast.node_offset)
     for epoch in range(3):
         plan = batches.plan(epoch)
@@ -137,14 +141,14 @@ def test_shuffled_batches_have_every_program_once_and_bounded_nodes(programs):
 
 
 def test_shuffled_batches_keep_programs_of_a_workload_together(programs):
-    for rows in ShuffledBatches(programs, batch_nodes=10**6, chunk_programs=4, seed=0).plan(0):
+    for rows in ShuffledBatches(programs, ["ast"], Limits(10**6, 10**6), chunk_programs=4, seed=0).plan(0):
         chunks = programs.workload[rows].reshape(-1, 4)
         assert (chunks == chunks[:, :1]).all()
 
 
 def test_shuffled_batches_repeat_with_the_seed_and_differ_between_epochs(programs):
     def orders(seed):
-        batches = ShuffledBatches(programs, batch_nodes=200, chunk_programs=4, seed=seed)
+        batches = ShuffledBatches(programs, ["ast"], Limits(64, 200), chunk_programs=4, seed=seed)
         return [np.concatenate(batches.plan(epoch)).tolist() for epoch in range(2)]
 
     assert orders(7) == orders(7)
@@ -153,29 +157,29 @@ def test_shuffled_batches_repeat_with_the_seed_and_differ_between_epochs(program
 
 
 def test_iterating_shuffled_batches_goes_through_the_epochs(programs):
-    batches = ShuffledBatches(programs, batch_nodes=200, chunk_programs=4, seed=0)
+    batches = ShuffledBatches(programs, ["ast"], Limits(64, 200), chunk_programs=4, seed=0)
     for epoch in range(2):
-        seen = torch.cat([batch.log_seconds for batch in batches]).numpy()
+        seen = torch.cat([batch.labels.log_seconds for batch in batches]).numpy()
         expected = programs.log_seconds[np.concatenate(batches.plan(epoch))]
         np.testing.assert_allclose(seen, expected, rtol=1e-6)
 
 
 def test_sequential_batches_keep_the_order(programs):
     rows = np.arange(len(programs))[::-1]
-    batches = SequentialBatches(programs, 150, rows)
+    batches = SequentialBatches(programs, ["ast"], Limits(64, 150), rows)
     assert len(batches) == len(list(batches)) > 1
-    seen = torch.cat([batch.log_seconds for batch in batches]).numpy()
+    seen = torch.cat([batch.labels.log_seconds for batch in batches]).numpy()
     np.testing.assert_allclose(seen, programs.log_seconds[rows], rtol=1e-6)
 
 
 def test_no_programs_make_no_batches(programs):
     nothing = programs.select(np.zeros(0, dtype=np.int64))
-    assert list(SequentialBatches(nothing, 100)) == []
-    assert list(ShuffledBatches(nothing, 100, 4, 0)) == []
+    assert list(SequentialBatches(nothing, ["ast"], Limits(64, 100))) == []
+    assert list(ShuffledBatches(nothing, ["ast"], Limits(64, 100), 4, 0)) == []
 
 
 def test_moving_a_batch_keeps_its_values(programs):
-    batch = make_batch(programs, np.array([1, 2]))
+    batch = graph_batch(programs.view("ast", np.array([1, 2])))
     moved = batch.to("cpu")
     assert torch.equal(moved.edge_index, batch.edge_index)
     assert len(moved.levels) == len(batch.levels)
@@ -184,6 +188,6 @@ def test_moving_a_batch_keeps_its_values(programs):
 def test_graphs_of_one_node_have_one_level(programs_of):
     programs = programs_of(workloads=1, per_workload=3, nodes=(1, 1))
     assert isinstance(programs.ast, AstGraphs)
-    batch = make_batch(programs, np.arange(3))
+    batch = graph_batch(programs.view("ast", np.arange(3)))
     assert batch.edge_index.shape == (2, 0)
     assert [len(level) for level in batch.levels] == [3]

@@ -10,28 +10,38 @@ from torch_geometric.utils import to_dense_adj
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_FEATURES, NODE_KINDS
-from kernelcast.models.batching import Moments, make_batch, moments
+from kernelcast.models.batching import Batches, Limits, Moments, moments
 from kernelcast.models.networks.encoder import NodeEncoder
 from kernelcast.models.networks.gcn import GCN
 from kernelcast.models.networks.graphsage import GraphSAGE, TypedSAGELayer
 from kernelcast.models.networks.readout import Readout, pool_max, pool_mean, pool_root, pool_sum
 from kernelcast.models.networks.standardised import LARGEST_DEVIATION
 from kernelcast.models.networks.tree_gru import ChildSumGRU, TreeGRU
+from kernelcast.models.networks.widths import ViewWidths
+from kernelcast.models.view_batches import graph_batch
 
-WIDTHS = {
-    "node_kinds": len(NODE_KINDS),
-    "edge_kinds": len(EDGE_KINDS),
-    "node_features": len(NODE_FEATURES),
-    "kernel_features": 1,
+WIDTHS = {"ast": ViewWidths(len(NODE_KINDS), len(EDGE_KINDS), len(NODE_FEATURES), 1)}
+SHARED = {
+    "widths": WIDTHS,
+    "view": "ast",
+    "width": 12,
+    "kind_width": 4,
+    "readout": ["mean", "max", "root"],
+    "dropout": 0.1,
 }
-SHARED = {"width": 12, "kind_width": 4, "readout": ["mean", "max", "root"], "dropout": 0.1}
 NETWORKS = {
-    "gcn": lambda **more: GCN(**WIDTHS, **{**SHARED, "layers": 2, **more}),
-    "graphsage": lambda **more: GraphSAGE(
-        **WIDTHS, **{**SHARED, "layers": 2, "message_width": 6, "l2_normalize": True, **more}
-    ),
-    "treegru": lambda **more: TreeGRU(**WIDTHS, **{**SHARED, "layers": 2, **more}),
+    "gcn": lambda **more: GCN(**{**SHARED, "layers": 2, **more}),
+    "graphsage": lambda **more: GraphSAGE(**{**SHARED, "layers": 2, "message_width": 6, "l2_normalize": True, **more}),
+    "treegru": lambda **more: TreeGRU(**{**SHARED, "layers": 2, **more}),
 }
+
+
+def trees_of(programs, rows):
+    return graph_batch(programs.view("ast", rows))
+
+
+def batch_of(programs, rows):
+    return Batches(programs, ["ast"]).read(rows)
 
 
 def recursive_states(cell, inputs, parent):
@@ -57,7 +67,7 @@ def recursive_states(cell, inputs, parent):
 @settings(max_examples=25, deadline=None)
 def test_tree_gru_by_levels_equals_recursion(programs_of, seed, largest):
     programs = programs_of(workloads=1, per_workload=3, nodes=(1, largest), seed=seed)
-    batch = make_batch(programs, np.arange(3))
+    batch = trees_of(programs, np.arange(3))
     torch.manual_seed(seed)
     cell = ChildSumGRU(5)
     inputs = torch.randn(batch.num_nodes, 5)
@@ -71,7 +81,7 @@ def test_tree_gru_by_levels_equals_recursion(programs_of, seed, largest):
 
 
 def test_gcn_layer_is_the_normalised_adjacency(programs):
-    batch = make_batch(programs, np.array([0, 1]))
+    batch = trees_of(programs, np.array([0, 1]))
     network = NETWORKS["gcn"](layers=1).eval()
     nodes = torch.randn(batch.num_nodes, SHARED["width"])
     adjacency = to_dense_adj(batch.edge_index, max_num_nodes=batch.num_nodes)[0].T + torch.eye(batch.num_nodes)
@@ -106,7 +116,7 @@ def test_l2_normalised_vectors_have_length_one():
 
 
 def test_poolings_by_hand(programs_of):
-    batch = make_batch(programs_of(workloads=1, per_workload=2, nodes=(2, 2)), np.arange(2))
+    batch = trees_of(programs_of(workloads=1, per_workload=2, nodes=(2, 2)), np.arange(2))
     nodes = torch.tensor([[1.0], [3.0], [-5.0], [-7.0]])
     assert pool_mean(nodes, batch).tolist() == [[2.0], [-6.0]]
     assert pool_max(nodes, batch).tolist() == [[3.0], [-5.0]]
@@ -115,7 +125,7 @@ def test_poolings_by_hand(programs_of):
 
 
 def test_encoder_standardises_and_cuts_far_values(programs):
-    batch = make_batch(programs, np.arange(4))
+    batch = trees_of(programs, np.arange(4))
     width = batch.node_features.shape[1]
     encoder = NodeEncoder(len(NODE_KINDS), width, 3, 4)
     deviation = torch.full((width,), 2.0)
@@ -138,8 +148,8 @@ def test_a_program_gets_the_same_number_alone_and_in_a_batch(programs, name):
     network = NETWORKS[name]().eval()
     rows = np.array([3, 50, 8, 90, 8])
     with torch.no_grad():
-        together = network(make_batch(programs, rows))
-        alone = torch.cat([network(make_batch(programs, np.array([row]))) for row in rows])
+        together = network(batch_of(programs, rows))
+        alone = torch.cat([network(batch_of(programs, np.array([row]))) for row in rows])
     assert together.shape == (5,)
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
@@ -147,14 +157,14 @@ def test_a_program_gets_the_same_number_alone_and_in_a_batch(programs, name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_weight_gets_a_gradient(programs, name):
     network = NETWORKS[name]().eval()
-    network(make_batch(programs, np.arange(40))).square().sum().backward()
+    network(batch_of(programs, np.arange(40))).square().sum().backward()
     without = [weight for weight, value in network.named_parameters() if value.grad is None or not value.grad.any()]
     assert without == []
 
 
 def test_output_range_shifts_and_scales(programs):
     network = NETWORKS["gcn"]().eval()
-    batch = make_batch(programs, np.arange(6))
+    batch = batch_of(programs, np.arange(6))
     with torch.no_grad():
         plain = network(batch)
         network.set_output_range(-7.0, 2.0)
@@ -177,8 +187,9 @@ def test_readout_names_the_poolings_there_are():
 
 def test_moments_equal_those_of_all_nodes_at_once(programs, monkeypatch):
     # pieces smaller than the data
-    monkeypatch.setattr("kernelcast.models.batching.PIECE_NODES", 100)
-    nodes, kernels = moments(programs, "ast")
+    monkeypatch.setattr("kernelcast.models.batching.PIECE", Limits(64, 100))
+    found = moments(programs, [("ast", "node_features"), ("ast", "kernel_features")])
+    nodes, kernels = found["ast", "node_features"], found["ast", "kernel_features"]
     features = programs.ast.node_features.astype(np.float64)
     np.testing.assert_allclose(nodes.mean, features.mean(axis=0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(nodes.deviation, features.std(axis=0), rtol=1e-9, atol=1e-9)
@@ -189,6 +200,11 @@ def test_moments_equal_those_of_all_nodes_at_once(programs, monkeypatch):
 def test_kernel_features_reach_the_prediction(programs, name):
     torch.manual_seed(0)
     network = NETWORKS[name]().eval()
-    batch = make_batch(programs, np.arange(3))
-    one, other = (dataclasses.replace(batch, kernel_features=torch.full((3, 1), value)) for value in (0.0, 1.0))
+    batch = batch_of(programs, np.arange(3))
+    one, other = (
+        dataclasses.replace(
+            batch, views={"ast": dataclasses.replace(batch.graphs("ast"), kernel_features=torch.full((3, 1), value))}
+        )
+        for value in (0.0, 1.0)
+    )
     assert (network(one) != network(other)).all()

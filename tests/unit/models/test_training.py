@@ -72,7 +72,7 @@ def test_the_optimizer_uses_the_logged_rate(model_of, split, metric_log, monkeyp
 
     monkeypatch.setattr(torch.optim.AdamW, "step", seen)
     # all programs are one batch: one step an epoch
-    model_of("gcn", max_epochs=5, batch_nodes=10**6).fit(*split, metric_log)
+    model_of("gcn", max_epochs=5, batch_programs=10**6, batch_elements=10**6).fit(*split, metric_log)
     assert used == pytest.approx([values["lr"] for _, values in metric_log.rows])
 
 
@@ -164,7 +164,7 @@ def test_a_wrong_argument_of_the_network_is_found_before_any_data(model_of, conf
     from kernelcast.models.neural import NeuralModel
 
     loss, trainer = instantiate(conf_of("loss", "rank")), instantiate(conf_of("trainer", "default"))
-    good = {"width": 4, "kind_width": 2, "layers": 1, "readout": ["mean"], "dropout": 0.0}
+    good = {"view": "ast", "width": 4, "kind_width": 2, "layers": 1, "readout": ["mean"], "dropout": 0.0}
     NeuralModel(partial(GCN, **good), loss, trainer, 0)
     with pytest.raises(ConfigError, match="widht"):
         NeuralModel(partial(GCN, **good, widht=4), loss, trainer, 0)

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from kernelcast.models.batching import GraphBatch
 from kernelcast.models.networks.standardised import Standardised
+from kernelcast.models.view_batches import GraphBatch
 
 
 class NodeEncoder(nn.Module):

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from kernelcast.models.batching import GraphBatch
 from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.widths import Widths
+from kernelcast.models.view_batches import GraphBatch
 
 
 class GCN(GraphNetwork):
@@ -21,17 +22,15 @@ class GCN(GraphNetwork):
     Tomczak et al. 2019 (arXiv 1904.11876), section 3; Kipf and Welling 2017 for the convolution.
 
     Args:
-        node_kinds: see `GraphNetwork`, as the others that are not listed here.
+        widths: see `GraphNetwork`, as the others that are not listed here.
         layers: number of convolutions.
     """
 
     def __init__(
         self,
         *,
-        node_kinds: int,
-        edge_kinds: int,
-        node_features: int,
-        kernel_features: int,
+        widths: Widths,
+        view: str,
         width: int,
         kind_width: int,
         layers: int,
@@ -39,10 +38,8 @@ class GCN(GraphNetwork):
         dropout: float,
     ) -> None:
         super().__init__(
-            node_kinds=node_kinds,
-            edge_kinds=edge_kinds,
-            node_features=node_features,
-            kernel_features=kernel_features,
+            widths=widths,
+            view=view,
             width=width,
             kind_width=kind_width,
             readout=readout,

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.utils import scatter
 
-from kernelcast.models.batching import GraphBatch
 from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.widths import Widths
+from kernelcast.models.view_batches import GraphBatch
 
 
 class TypedSAGELayer(nn.Module):
@@ -53,7 +54,7 @@ class GraphSAGE(GraphNetwork):
     """Layers of `TypedSAGELayer`, each with a residual connection.
 
     Args:
-        node_kinds: see `GraphNetwork`, as the others that are not listed here.
+        widths: see `GraphNetwork`, as the others that are not listed here.
         message_width: width of what a node tells its neighbours.
         layers: number of layers.
         l2_normalize: whether each layer brings the vectors to length 1.
@@ -62,10 +63,8 @@ class GraphSAGE(GraphNetwork):
     def __init__(
         self,
         *,
-        node_kinds: int,
-        edge_kinds: int,
-        node_features: int,
-        kernel_features: int,
+        widths: Widths,
+        view: str,
         width: int,
         kind_width: int,
         message_width: int,
@@ -75,10 +74,8 @@ class GraphSAGE(GraphNetwork):
         dropout: float,
     ) -> None:
         super().__init__(
-            node_kinds=node_kinds,
-            edge_kinds=edge_kinds,
-            node_features=node_features,
-            kernel_features=kernel_features,
+            widths=widths,
+            view=view,
             width=width,
             kind_width=kind_width,
             readout=readout,
@@ -87,7 +84,7 @@ class GraphSAGE(GraphNetwork):
         require_size("model.network.layers", layers)
         require_size("model.network.message_width", message_width)
         self.layers = nn.ModuleList(
-            TypedSAGELayer(width, message_width, edge_kinds, l2_normalize) for _ in range(layers)
+            TypedSAGELayer(width, message_width, widths[view].edge_kinds, l2_normalize) for _ in range(layers)
         )
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)

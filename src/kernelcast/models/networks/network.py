@@ -1,75 +1,123 @@
-"""What all networks share: encoder, readout and the range of the output; each adds how nodes learn of each other."""
+"""What networks share: the views that they look at, the range of the output, and the frame of those over graphs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from kernelcast.errors import ConfigError
-from kernelcast.models.batching import GraphBatch
+from kernelcast.models.batching import Batch
 from kernelcast.models.networks.encoder import NodeEncoder
 from kernelcast.models.networks.readout import Readout
+from kernelcast.models.networks.standardised import Standardised
+from kernelcast.models.networks.widths import ViewWidths, Widths
+from kernelcast.models.view_batches import GraphBatch
+
+GRAPH_VIEWS = ("ast", "dataflow")
 
 
-class GraphNetwork(nn.Module, ABC):
-    """One number a program from its syntax tree; a subclass fills in `embed`.
+class Network(nn.Module, ABC):
+    """One number a program from some of its views.
 
-    Args:
-        node_kinds: size of the vocabulary of node kinds, from the data.
-        edge_kinds: size of the vocabulary of edge kinds, from the data.
-        node_features: features of a node, from the data.
-        kernel_features: features of a program as a whole, from the data.
-        width: width of a node's vector.
-        kind_width: width of the embedding of a node's kind.
-        readout: names of poolings, see `readout.POOLINGS`.
-        dropout: share of values left out in training.
-
-    Raises:
-        ConfigError: a width or a share that cannot work.
+    A subclass takes `widths` (see `Widths`) and its own settings, all by name, sets `views` to what it looks at (the
+    first one counts for the size of a batch), lists what it standardises, and computes `score`.
     """
 
+    views: tuple[str, ...]
     output_shift: Tensor
     output_scale: Tensor
 
-    def __init__(
-        self,
-        *,
-        node_kinds: int,
-        edge_kinds: int,
-        node_features: int,
-        kernel_features: int,
-        width: int,
-        kind_width: int,
-        readout: Sequence[str],
-        dropout: float,
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        require_size("model.network.width", width)
-        require_size("model.network.kind_width", kind_width)
-        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout < 1:
-            raise ConfigError(f"model.network.dropout={dropout}: it must be a number from 0 to below 1")
-        self.edge_kinds = edge_kinds
-        self.encoder = NodeEncoder(node_kinds, node_features, kind_width, width)
-        self.readout = Readout(width, kernel_features, readout, dropout)
         self.register_buffer("output_shift", torch.zeros(()))
         self.register_buffer("output_scale", torch.ones(()))
+
+    @abstractmethod
+    def standardised(self) -> Mapping[tuple[str, str], Standardised]:
+        """What is brought to mean 0 and deviation 1, by the view and the field in it; taken from the data in `fit`."""
+
+    @abstractmethod
+    def score(self, batch: Batch) -> Float[Tensor, "programs"]:
+        """One number a program, without unit."""
+
+    def forward(self, batch: Batch) -> Float[Tensor, "programs"]:
+        """One number a program, lower is faster, in the unit of the loss."""
+        return self.output_shift + self.output_scale * self.score(batch)
 
     def set_output_range(self, shift: float, scale: float) -> None:
         """Makes an untrained network predict numbers of about this mean and spread."""
         self.output_shift.fill_(shift)
         self.output_scale.fill_(scale)
 
+
+class GraphNetwork(Network, ABC):
+    """A network over one view of graphs; a subclass fills in `embed`.
+
+    Args:
+        widths: of the data.
+        view: `ast` (the syntax tree) or `dataflow`.
+        width: width of a node's vector.
+        kind_width: width of the embedding of a node's kind.
+        readout: names of poolings, see `readout.POOLINGS`.
+        dropout: share of values left out in training.
+
+    Raises:
+        ConfigError: a view, a width or a share that cannot work.
+    """
+
+    def __init__(
+        self,
+        *,
+        widths: Widths,
+        view: str,
+        width: int,
+        kind_width: int,
+        readout: Sequence[str],
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        if view not in GRAPH_VIEWS:
+            raise ConfigError(f"model.network.view={view}: use {' or '.join(GRAPH_VIEWS)}")
+        require_size("model.network.width", width)
+        require_size("model.network.kind_width", kind_width)
+        require_share("model.network.dropout", dropout)
+        of_view = view_widths(widths, view)
+        self.view = view
+        self.views = (view,)
+        self.encoder = NodeEncoder(of_view.kinds, of_view.features, kind_width, width)
+        self.readout = Readout(width, of_view.kernel_features, readout, dropout)
+
+    def standardised(self) -> Mapping[tuple[str, str], Standardised]:
+        """Features of the nodes and of the kernel."""
+        return {(self.view, "node_features"): self.encoder.scale, (self.view, "kernel_features"): self.readout.scale}
+
     @abstractmethod
     def embed(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "nodes width"]:
         """Vectors of nodes that know of the nodes around them."""
 
-    def forward(self, batch: GraphBatch) -> Float[Tensor, "graphs"]:
-        """One number a program, lower is faster."""
-        return self.output_shift + self.output_scale * self.readout(self.embed(self.encoder(batch), batch), batch)
+    def score(self, batch: Batch) -> Float[Tensor, "programs"]:
+        """Encodes the nodes, lets them learn of each other, and reads the program out of them."""
+        graphs = batch.graphs(self.view)
+        return self.readout(self.embed(self.encoder(graphs), graphs), graphs)
+
+
+def view_widths(widths: Widths, view: str) -> ViewWidths:
+    """The widths of the view.
+
+    Raises:
+        ConfigError: the data do not have it.
+    """
+    try:
+        return widths[view]
+    except KeyError:
+        raise ConfigError(
+            f"the network looks at the view `{view}`, which these programs do not have (only {', '.join(widths)}); add "
+            "it to features.views and run `dvc repro graphs`"
+        ) from None
 
 
 def require_size(key: str, value: object) -> None:
@@ -80,3 +128,13 @@ def require_size(key: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"{key}={value}: it must be a whole number of at least 1")
+
+
+def require_share(key: str, value: object) -> None:
+    """Makes sure that a share of values left out is a number from 0 to below 1.
+
+    Raises:
+        ConfigError: it is not; the message names `key`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ConfigError(f"{key}={value}: it must be a number from 0 to below 1")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch_geometric.utils import scatter
 
 from kernelcast.errors import ConfigError
-from kernelcast.models.batching import GraphBatch
 from kernelcast.models.networks.standardised import Standardised
+from kernelcast.models.view_batches import GraphBatch
 
 
 def pool_mean(nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "graphs width"]:

@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from kernelcast.models.batching import GraphBatch
+from kernelcast.errors import ConfigError
 from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.widths import Widths
+from kernelcast.models.view_batches import GraphBatch
 
 
 class ChildSumGRU(nn.Module):
@@ -61,17 +63,15 @@ class TreeGRU(GraphNetwork):
     """Layers of `ChildSumGRU`, each with a residual connection.
 
     Args:
-        node_kinds: see `GraphNetwork`, as the others that are not listed here.
+        widths: see `GraphNetwork`, as the others that are not listed here.
         layers: number of passes from the leaves to the root.
     """
 
     def __init__(
         self,
         *,
-        node_kinds: int,
-        edge_kinds: int,
-        node_features: int,
-        kernel_features: int,
+        widths: Widths,
+        view: str,
         width: int,
         kind_width: int,
         layers: int,
@@ -79,16 +79,16 @@ class TreeGRU(GraphNetwork):
         dropout: float,
     ) -> None:
         super().__init__(
-            node_kinds=node_kinds,
-            edge_kinds=edge_kinds,
-            node_features=node_features,
-            kernel_features=kernel_features,
+            widths=widths,
+            view=view,
             width=width,
             kind_width=kind_width,
             readout=readout,
             dropout=dropout,
         )
         require_size("model.network.layers", layers)
+        if view != "ast":
+            raise ConfigError(f"model.network.view={view}: a TreeGRU needs a tree, use ast")
         self.recurrences = nn.ModuleList(ChildSumGRU(width) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
