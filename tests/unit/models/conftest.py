@@ -9,10 +9,15 @@ import pytest
 import yaml
 from hydra.utils import instantiate
 
+from kernelcast.graphs.dataflow import EDGE_KINDS as DATAFLOW_EDGE_KINDS
+from kernelcast.graphs.dataflow import OPCODES
 from kernelcast.graphs.dataset.store import feature_version
 from kernelcast.graphs.options import ViewOptions
+from kernelcast.graphs.per_store import COLUMN_NAMES as STORE_NAMES
 from kernelcast.graphs.programs import Machine, Programs
-from kernelcast.graphs.views import AstGraphs, FlatFeatures
+from kernelcast.graphs.trace_columns import COLUMN_NAMES as TRACE_NAMES
+from kernelcast.graphs.trace_columns import PRIMITIVES
+from kernelcast.graphs.views import AstGraphs, DataflowGraphs, FlatFeatures, StatementRows, TraceTokens
 from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -78,7 +83,15 @@ def make_programs(
         edge_offset=np.concatenate([[0], np.cumsum(2 * (sizes - 1))]).astype(np.int64),
         kernel_features=np.array(flat, dtype=np.float32)[:, :1],
     )
-    views = {"ast": trees, "features": FlatFeatures(FLAT_NAMES, np.array(flat, dtype=np.float32))}
+    flat_values = np.array(flat, dtype=np.float32)
+    views = {
+        "ast": trees,
+        "dataflow": as_dataflow(trees),
+        "features": FlatFeatures(FLAT_NAMES, flat_values),
+        "statements": made_up_rows(random, flat_values, columns=8),
+        "per_store": made_up_rows(random, flat_values, columns=len(STORE_NAMES)),
+        "trace": made_up_trace(random, flat_values),
+    }
     return Programs.in_memory(
         views,
         log_seconds=np.array(labels, dtype=np.float64),
@@ -88,6 +101,44 @@ def make_programs(
         machines=(Machine(2, 8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),),
         feature_version=feature_version(ViewOptions(), {name: view.columns() for name, view in views.items()}),
     )
+
+
+def as_dataflow(trees: AstGraphs) -> DataflowGraphs:
+    """The same graphs, their kinds taken for opcodes and kinds of edges of the dataflow view."""
+    return DataflowGraphs(
+        feature_names=trees.feature_names,
+        kernel_names=trees.kernel_names,
+        node_offset=trees.node_offset,
+        edge_offset=trees.edge_offset,
+        node_opcode=trees.node_kind % len(OPCODES),
+        node_features=trees.node_features,
+        edge_source=trees.edge_source,
+        edge_target=trees.edge_target,
+        edge_kind=trees.edge_kind % len(DATAFLOW_EDGE_KINDS),
+        kernel_features=trees.kernel_features,
+    )
+
+
+def made_up_rows(random: np.random.Generator, flat: np.ndarray, columns: int) -> StatementRows:
+    """One to four statements a program; the program's own features stand in the first columns of each, a little off."""
+    counts = random.integers(1, 5, size=len(flat))
+    values = random.normal(size=(counts.sum(), columns))
+    values[:, : flat.shape[1]] = np.repeat(flat, counts, axis=0) + 0.05 * values[:, : flat.shape[1]]
+    names = tuple(f"column_{column}" for column in range(columns))
+    return StatementRows(names, _offset(counts), values.astype(np.float32))
+
+
+def made_up_trace(random: np.random.Generator, flat: np.ndarray) -> TraceTokens:
+    """Three to nine steps a program; the program's own features stand among the numbers of each step, a little off."""
+    counts = random.integers(3, 10, size=len(flat))
+    values = random.normal(size=(counts.sum(), len(TRACE_NAMES)))
+    values[:, : flat.shape[1]] = np.repeat(flat, counts, axis=0) + 0.05 * values[:, : flat.shape[1]]
+    primitive = random.integers(len(PRIMITIVES), size=counts.sum()).astype(np.int16)
+    return TraceTokens(TRACE_NAMES, _offset(counts), primitive, values.astype(np.float32))
+
+
+def _offset(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def random_tree(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
