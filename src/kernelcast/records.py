@@ -4,6 +4,7 @@ Times are seconds, sizes are bytes, work is floating-point operations (flops); n
 """
 
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +33,9 @@ READABLE_VERSIONS = (1, MEASUREMENTS_VERSION)
 
 CAMPAIGN_FILE = "campaign.json"
 WORKLOADS_FILE = "workloads.json"
+WORKLOADS_PACKED_FILE = "workloads.parquet"
+"""In the place of `WORKLOADS_FILE` in a data set that is shipped."""
+
 MEASUREMENTS_FILE = "measurements.parquet"
 
 
@@ -246,7 +250,7 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
         campaign = _record(Campaign, {**raw, "host": host})
         if not isinstance(campaign.target.get("kind"), str):
             raise ValueError(f"the target {campaign.target} has no kind")
-        workloads = [_record(Workload, entry) for entry in read_json(directory / WORKLOADS_FILE, "measure")]
+        workloads = [_record(Workload, entry) for entry in _stored_workloads(directory)]
         if not workloads:
             raise ValueError("there is no workload")
     except (TypeError, KeyError, ValueError) as error:
@@ -255,6 +259,30 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
             "move the folder away and run `dvc repro measure`"
         ) from error
     return campaign, {workload.key: workload for workload in workloads}
+
+
+def pack_workloads(workloads: Iterable[Workload]) -> pa.Table:
+    """One row a workload; arguments and networks as JSON."""
+    rows = [dataclasses.asdict(workload) for workload in workloads]
+    packed = [{**row, **{name: json.dumps(row[name]) for name in _PACKED_AS_JSON}} for row in rows]
+    return pa.Table.from_pylist(packed)
+
+
+def _stored_workloads(directory: Path) -> list[dict[str, Any]]:
+    """The workloads of a folder, from whichever file holds them."""
+    packed = directory / WORKLOADS_PACKED_FILE
+    if (directory / WORKLOADS_FILE).exists() or not packed.exists():
+        found: list[dict[str, Any]] = read_json(directory / WORKLOADS_FILE, "measure")
+        return found
+    try:
+        with pq.ParquetFile(packed, page_checksum_verification=True) as stored:
+            rows = stored.read().to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(packed, "measure", error) from error
+    return [{**row, **{name: json.loads(row[name]) for name in _PACKED_AS_JSON}} for row in rows]
+
+
+_PACKED_AS_JSON = ("arguments", "networks")
 
 
 def _record(kind: type[Record], raw: dict[str, Any]) -> Record:

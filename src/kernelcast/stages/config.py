@@ -114,6 +114,7 @@ class ExportFormat(StrEnum):
     metaschedule = "metaschedule"
     t4 = "t4"
     csv = "csv"
+    dataset = "dataset"
 
 
 @dataclass

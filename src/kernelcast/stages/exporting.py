@@ -1,4 +1,4 @@
-"""The stage `export`: finished measurements in the format of another tool."""
+"""The stage `export`: finished measurements in the format of another tool, or packed to be shipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def export(config: DictConfig) -> None:
         MissingInputError: the measurements are not there.
         MalformedDataError: they are not what `measure` writes.
     """
+    from kernelcast.evaluation.datasheet import datasheet
     from kernelcast.exchange.csv_table import write_csv
+    from kernelcast.exchange.dataset import DATASET_FILES, write_dataset
     from kernelcast.exchange.metaschedule import DATABASE_FILES, write_database
     from kernelcast.exchange.t4 import METADATA_FILE, RESULTS_SUFFIX, write_t4
     from kernelcast.files import atomic_directory, atomic_file
@@ -34,7 +36,8 @@ def export(config: DictConfig) -> None:
     elif config.format is ExportFormat.t4:
         check_free_folder(output, config.overwrite, (METADATA_FILE, f"*{RESULTS_SUFFIX}"))
     else:
-        check_free_folder(output, config.overwrite, DATABASE_FILES)
+        written = DATASET_FILES if config.format is ExportFormat.dataset else DATABASE_FILES
+        check_free_folder(output, config.overwrite, written)
     measurements = read_measurements(Path(config.paths.measurements))
     if config.format is ExportFormat.csv:
         with atomic_file(output) as temporary:
@@ -43,10 +46,13 @@ def export(config: DictConfig) -> None:
         with atomic_directory(output) as folder:
             counts = write_t4(measurements, folder, config.times)
         said = f"{sum(counts.values())} programs of {len(counts)} search spaces"
+    elif config.format is ExportFormat.dataset:
+        with atomic_directory(output) as folder:
+            said = f"{write_dataset(measurements, folder, datasheet(measurements, output.name))} programs"
     else:
         with atomic_directory(output) as folder:
-            written = write_database(measurements, folder, config.times)
-        said = f"{written['measured']} measured and {written['failed']} failed programs"
+            outcomes = write_database(measurements, folder, config.times)
+        said = f"{outcomes['measured']} measured and {outcomes['failed']} failed programs"
     logger.info("exported %s: %s", said, output)
 
 
