@@ -1,7 +1,7 @@
 """The datasheet of a set of measurements: what is in it, how it came about, how noisy it is and what it lacks.
 
-After Gebru et al. 2021 (Datasheets for datasets, CACM 64, arXiv 1803.09010): composition, collection, uses. Every figure
-is counted in the measurements themselves.
+After Gebru et al. 2021 (Datasheets for datasets, CACM 64, arXiv 1803.09010): composition, collection, uses. Every
+figure is counted in the measurements themselves.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _collection(measurements: Measurements) -> list[str]:
     ]
     if host is not None:
         lines.append(
-            f"- Machine: {host.cpu}; {host.cores} cores; {host.system}; {host.peak_flops_per_second / 1e9:.0f} GFLOP/s, "
-            f"{host.bytes_per_second / 1e9:.0f} GB/s, {host.cache_bytes // 1024} KiB of cache a core."
+            f"- Machine: {host.cpu}; {host.cores} cores; {host.system}; "
+            f"{host.peak_flops_per_second / 1e9:.0f} GFLOP/s, {host.bytes_per_second / 1e9:.0f} GB/s, {host.cache_bytes // 1024} KiB of cache a core."
         )
     ended = Repeats.of(measurements.table).ended_at
     ended = ended[np.isfinite(ended)]
@@ -144,8 +144,8 @@ def _uses() -> list[str]:
     return [
         "## What to do with it",
         "",
-        "`python scripts/graphs.py 'measurements=[FOLDER]'` makes graphs, labels and splits of it. Labels are the minimum "
-        "of the first visit's rounds unless told otherwise; later visits are for the noise ceiling alone. Times of "
+        "`python scripts/graphs.py 'measurements=[FOLDER]'` makes graphs, labels and splits of it. Labels are the "
+        "minimum of the first visit's rounds unless told otherwise; later visits are for the noise ceiling alone. Times of "
         "different targets or machines must not be mixed in one workload.",
     ]
 

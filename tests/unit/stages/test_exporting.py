@@ -8,7 +8,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from kernelcast.errors import ConfigError, KernelcastError, MissingInputError
+from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.records import read_measurements
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.exporting import export
 
@@ -37,10 +38,15 @@ def test_csv_goes_below_data_unless_told_otherwise(root: Path, tmp_path: Path) -
     assert (tmp_path / "mine.csv").read_bytes() == (root / "data" / "export" / "measurements.csv").read_bytes()
 
 
-@pytest.mark.parametrize("name", ["csv", "t4", "metaschedule"])
+@pytest.mark.parametrize("name", ["csv", "t4", "metaschedule", "dataset"])
 def test_what_is_there_stays_unless_it_is_to_be_replaced(root: Path, tmp_path: Path, name: str) -> None:
     output = tmp_path / "out"
-    inside = {"csv": output, "t4": output / "metadata.json", "metaschedule": output / "database_workload.json"}[name]
+    inside = {
+        "csv": output,
+        "t4": output / "metadata.json",
+        "metaschedule": output / "database_workload.json",
+        "dataset": output / "DATASHEET.md",
+    }[name]
     inside.parent.mkdir(exist_ok=True)
     inside.write_text("mine")
     with pytest.raises(ConfigError, match="overwrite=true"):
@@ -49,6 +55,9 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(root: Path, tmp_path: P
     if name == "csv":
         export(config_of(root, "format=csv", f"output={output}", "overwrite=true"))
         assert inside.read_text().startswith("workload_name,")
+    elif name == "dataset":
+        export(config_of(root, "format=dataset", f"output={output}", "overwrite=true"))
+        assert inside.read_text().startswith("# out\n")
     else:
         # nothing here has a trace or module: what fails half-way leaves what was there
         with pytest.raises(KernelcastError):
@@ -57,7 +66,7 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(root: Path, tmp_path: P
         assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-@pytest.mark.parametrize("name", ["t4", "metaschedule"])
+@pytest.mark.parametrize("name", ["t4", "metaschedule", "dataset"])
 def test_a_folder_with_anything_else_is_never_replaced(root: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
@@ -66,7 +75,7 @@ def test_a_folder_with_anything_else_is_never_replaced(root: Path, tmp_path: Pat
         export(config_of(root, f"format={name}", f"output={tmp_path / 'out'}", "overwrite=true"))
     with pytest.raises(ConfigError, match="is a file; name a folder"):
         export(config_of(root, f"format={name}", f"output={tmp_path / 'file'}", "overwrite=true"))
-    with pytest.raises(ConfigError, match=r"campaign\.json"):
+    with pytest.raises(ConfigError, match=r"campaign\.json|workloads\.json"):
         export(config_of(root, f"format={name}", f"output={root / 'data' / 'measurements'}", "overwrite=true"))
 
 
@@ -91,3 +100,18 @@ def test_a_message_with_its_place_reaches_the_user(root: Path) -> None:
     campaign.write_text(json.dumps({**json.loads(campaign.read_text()), "version": 99}))
     with pytest.raises(KernelcastError, match=r"campaign\.json has version 99"):
         export(config_of(root))
+
+
+def test_a_data_set_is_read_as_the_folder_it_was_made_of(root: Path) -> None:
+    export(config_of(root, "format=dataset"))
+    written = root / "data" / "export" / "dataset"
+    original, packed = read_measurements(root / "data" / "measurements"), read_measurements(written)
+    assert packed.campaign == original.campaign
+    assert packed.workloads == original.workloads
+    order = [("workload_key", "ascending"), ("program_key", "ascending")]
+    assert packed.table.sort_by(order).equals(original.table.sort_by(order))
+    sheet = (written / "DATASHEET.md").read_text()
+    assert f"{original.measured.num_rows} measured programs" in sheet
+    (written / "workloads.parquet").write_bytes(b"torn")
+    with pytest.raises(MalformedDataError, match=r"workloads\.parquet"):
+        read_measurements(written)
