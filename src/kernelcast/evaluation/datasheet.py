@@ -96,7 +96,8 @@ def _collection(measurements: Measurements) -> list[str]:
     if host is not None:
         lines.append(
             f"- Machine: {host.cpu}; {host.cores} cores; {host.system}; "
-            f"{host.peak_flops_per_second / 1e9:.0f} GFLOP/s, {host.bytes_per_second / 1e9:.0f} GB/s, {host.cache_bytes // 1024} KiB of cache a core."
+            f"{host.peak_flops_per_second / 1e9:.0f} GFLOP/s, {host.bytes_per_second / 1e9:.0f} GB/s, "
+            f"{host.cache_bytes // 1024} KiB of cache a core."
         )
     ended = Repeats.of(measurements.table).ended_at
     ended = ended[np.isfinite(ended)]
@@ -145,8 +146,8 @@ def _uses() -> list[str]:
         "## What to do with it",
         "",
         "`python scripts/graphs.py 'measurements=[FOLDER]'` makes graphs, labels and splits of it. Labels are the "
-        "minimum of the first visit's rounds unless told otherwise; later visits are for the noise ceiling alone. Times of "
-        "different targets or machines must not be mixed in one workload.",
+        "minimum of the first visit's rounds unless told otherwise; later visits are for the noise ceiling alone. "
+        "Times of different targets or machines must not be mixed in one workload.",
     ]
 
 
