@@ -41,6 +41,8 @@ def split_by(name: str, rows: Rows, *overrides: str) -> Split:
 @pytest.mark.parametrize("name", FILES)
 def test_it_splits_without_a_leak(rows: Rows, name: str) -> None:
     held = ["split.tried.hold_out={kind: cuda, keys: [cuda, gpu]}"] if name in ("target", "few_shot") else []
+    if name == "transfer":
+        held = ["split.tried.shots=4"]  # of the 12 programs that a workload has here
     splits = [split_by(name, rows, *held, f"seed={seed}") for seed in range(5)]
     assert all(len(part) for split in splits for _, part in split.parts())
     assert len({str([part.tolist() for _, part in split.parts()]) for split in splits}) > 1

@@ -96,6 +96,8 @@ class GraphsConfig:
     seed: int = MISSING
     measurements: list[str] = MISSING
     programs_per_workload: int | None = None
+    only_networks: list[str] = field(default_factory=list)
+    only_kinds: list[str] = field(default_factory=list)
     shard_programs: int = MISSING
     label: str = MISSING
     reference_correction: str = MISSING

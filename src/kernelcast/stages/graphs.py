@@ -48,7 +48,9 @@ def graphs(config: DictConfig) -> None:
     from kernelcast.stages.tracking import flatten, tracked_run
 
     labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
-    choice = Choice(labelling, config.programs_per_workload, config.seed)
+    choice = Choice(
+        labelling, config.programs_per_workload, config.seed, tuple(config.only_networks), tuple(config.only_kinds)
+    )
     options, builder = made("features", config.features), made("builder", config.builder)
     splitters: dict[str, Splitter] = {str(name): made(f"split.{name}", node) for name, node in config.split.items()}
     output = Path(config.paths.graphs)

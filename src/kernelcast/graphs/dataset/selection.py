@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kernelcast.records import (
     Campaign,
     Measurements,
     Traces,
+    Workload,
     read_measurements,
 )
 
@@ -34,6 +36,8 @@ UNKNOWN_WORKLOAD = "unknown_workload"
 MEASURED_TWICE = "measured_twice"
 TRACE_ONLY = "trace_only"
 BEYOND_LIMIT = "beyond_programs_per_workload"
+OTHER_NETWORK = "other_network"
+OTHER_KIND = "other_kind"
 
 
 @dataclass(frozen=True)
@@ -79,16 +83,28 @@ class Choice:
         labelling: how repeats become labels.
         programs_per_workload: at most so many of a workload and a folder, drawn at random; None takes all.
         seed: of that draw.
+        networks: only workloads that one of these networks runs; all where there are none.
+        kinds: only workloads of these operator kinds, names or shell patterns; all where there are none.
     """
 
     labelling: Labelling
     programs_per_workload: int | None = None
     seed: int = 0
+    networks: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         limit = self.programs_per_workload
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise ConfigError(f"programs_per_workload={limit}: at least 1, or null for all")
+
+    def reason_against(self, workload: Workload) -> str:
+        """Why the programs of a workload are not asked for; empty where they are."""
+        if self.networks and not {*self.networks} & {*workload.networks}:
+            return OTHER_NETWORK
+        if self.kinds and not any(fnmatchcase(workload.kind, pattern) for pattern in self.kinds):
+            return OTHER_KIND
+        return ""
 
 
 @dataclass(frozen=True)
@@ -133,8 +149,10 @@ def choose_rows(
         dropped: counts by reason, added to.
 
     Raises:
-        ConfigError: labels are to be corrected and there is no reference time.
+        ConfigError: labels are to be corrected and there is no reference time, or no workload is of the networks or
+            kinds that are asked for.
     """
+    _require_known(folders, choice)
     number = {target.label: index for index, target in enumerate(targets)}
     chosen = []
     seen: set[tuple[int, str, str]] = set()
@@ -149,6 +167,9 @@ def choose_rows(
         if needs_modules:
             foreign = [key for key, workload in workloads.items() if not workload.loadable]
             reasons[(reasons == "") & _among(table["workload_key"], foreign)] = TRACE_ONLY
+        for reason in (OTHER_NETWORK, OTHER_KIND):
+            unasked = [key for key, workload in workloads.items() if choice.reason_against(workload) == reason]
+            reasons[(reasons == "") & _among(table["workload_key"], unasked)] = reason
         if len(folders) > 1:
             _mark_repeated(table, target, seen, reasons)
         if choice.programs_per_workload is not None:
@@ -185,6 +206,22 @@ def target_names(targets: Sequence[StoredTarget]) -> tuple[str, ...]:
         ", ".join(f"{name}={entry[name]}" for name in differing if name in entry) or str(entry["kind"])
         for entry in entries
     )
+
+
+def _require_known(folders: Sequence[Folder], choice: Choice) -> None:
+    """Makes sure that every network and kind that is asked for is one of the measurements'."""
+    workloads = [workload for folder in folders for workload in folder.measurements.workloads.values()]
+    networks = {network for workload in workloads for network in workload.networks}
+    kinds = {workload.kind for workload in workloads}
+    for name, missing, known in (
+        ("only_networks", [asked for asked in choice.networks if asked not in networks], networks),
+        ("only_kinds", [asked for asked in choice.kinds if not any(fnmatchcase(each, asked) for each in kinds)], kinds),
+    ):
+        if missing:
+            raise ConfigError(
+                f"{name}: no measured workload is of {', '.join(missing)}; choose from "
+                f"{', '.join(sorted(known)) or 'none: no workload is of a network'}"
+            )
 
 
 def _mark_repeated(table: pa.Table, target: int, seen: set[tuple[int, str, str]], reasons: np.ndarray) -> None:

@@ -15,17 +15,20 @@ from kernelcast.graphs.splits.files import (
 )
 from kernelcast.graphs.splits.kind import KindSplit
 from kernelcast.graphs.splits.leaks import check_no_leak, make_split
+from kernelcast.graphs.splits.limited import LimitedSplit
 from kernelcast.graphs.splits.network import NetworkSplit
 from kernelcast.graphs.splits.protocol import PARTS, Rule, Split, Splitter
 from kernelcast.graphs.splits.random import RandomSplit
 from kernelcast.graphs.splits.rows import Rows, SplitWorkload
 from kernelcast.graphs.splits.target import TargetSplit
+from kernelcast.graphs.splits.transfer import TransferSplit
 from kernelcast.graphs.splits.workload import WorkloadSplit
 
 __all__ = [
     "PARTS",
     "SPLITS_FOLDER",
     "KindSplit",
+    "LimitedSplit",
     "NetworkSplit",
     "RandomSplit",
     "Rows",
@@ -34,6 +37,7 @@ __all__ = [
     "SplitWorkload",
     "Splitter",
     "TargetSplit",
+    "TransferSplit",
     "WorkloadSplit",
     "check_no_leak",
     "make_split",

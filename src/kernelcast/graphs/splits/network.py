@@ -44,8 +44,7 @@ class NetworkSplit:
         Raises:
             ConfigError: no program is of a network of that name, or too little is left to learn from.
         """
-        held = tuple(label for label in rows.networks() if any(_is_of(label, name) for name in self.networks))
-        self._check(rows, held)
+        held = held_networks(rows, self.networks)
         test_shapes = {
             int(rows.shape_of_workload[number])
             for number in rows.present
@@ -57,19 +56,27 @@ class NetworkSplit:
         valid = np.isin(rows.shape, shapes_for(rows, candidates, self.valid_share, self.seed)) & ~test
         return split_of(test, valid, (Rule("shape"), Rule("network", LEARNED_OR_TESTED, held)))
 
-    def _check(self, rows: Rows, held: tuple[str, ...]) -> None:
-        known = rows.networks()
-        missing = [name for name in self.networks if not any(_is_of(label, name) for label in held)]
-        if not known:
-            raise ConfigError(
-                f"split: cannot hold out {', '.join(self.networks)}: no measured workload is of a network; measure "
-                "networks with `python scripts/measure.py workload=networks`, or take another file of conf/splitter"
-            )
-        if missing:
-            raise ConfigError(
-                f"split: there is no network {', '.join(missing)} in the measurements; choose from {', '.join(known)} "
-                "(`networks` of the splitter), or measure it (conf/workload/networks.yaml)"
-            )
+
+def held_networks(rows: Rows, networks: Sequence[str]) -> tuple[str, ...]:
+    """The networks of the measurements that go by the names `networks`, each with its variants.
+
+    Raises:
+        ConfigError: there is none of such a name.
+    """
+    known = rows.networks()
+    held = tuple(label for label in known if any(_is_of(label, name) for name in networks))
+    missing = [name for name in networks if not any(_is_of(label, name) for label in held)]
+    if not known:
+        raise ConfigError(
+            f"split: cannot hold out {', '.join(networks)}: no measured workload is of a network; measure "
+            "networks with `python scripts/measure.py workload=networks`, or take another file of conf/splitter"
+        )
+    if missing:
+        raise ConfigError(
+            f"split: there is no network {', '.join(missing)} in the measurements; choose from {', '.join(known)} "
+            "(`networks` of the splitter), or measure it (conf/workload/networks.yaml)"
+        )
+    return held
 
 
 def _is_of(label: str, network: str) -> bool:
