@@ -17,6 +17,7 @@ from jaxtyping import Float64, Int16, Int32, Int64
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.ragged import View
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
+from kernelcast.records import Calibration
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Machine:
         peak_flops_per_second: of these cores together.
         bytes_per_second: main memory, read plus written.
         cache_bytes: size of the last cache level that one core has for itself.
+        calibration: more about its speeds; None where nobody measured them.
     """
 
     cores: int
@@ -36,6 +38,7 @@ class Machine:
     peak_flops_per_second: float
     bytes_per_second: float
     cache_bytes: int
+    calibration: Calibration | None = None
 
 
 class Source(Protocol):

@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernelcast.errors import ConfigError
+from kernelcast.measurement.calibration import calibrate
 from kernelcast.records import Host
 from kernelcast.tvm_compat import GpuDescription, available_cores, describe_gpu, vector_bits
 
@@ -36,12 +37,15 @@ INSTRUCTION_SETS = (
     "sve",
 )
 
+CPU = Path("/sys/devices/system/cpu/cpu0")
+"""What Linux tells of the first processor."""
+
 PRIVATE_CACHE_BYTES = 512 * 1024
 """Taken where the system does not tell: what most processors of the last ten years have at least."""
 
 
 def probe_host(target: dict[str, Any]) -> Host:
-    """Describes what runs programs of a target here, with its best speeds, in about a second.
+    """Describes what runs programs of a target here, with its best speeds, in two or three seconds.
 
     Args:
         target: the complete TVM target: this processor, whose vectors it may leave unused, or the first GPU.
@@ -59,7 +63,8 @@ def probe_host(target: dict[str, Any]) -> Host:
         peak_flops_per_second=peak_flops_per_second(),
         bytes_per_second=copy_bytes_per_second(),
         vector_lanes=max(1, vector_bits(target) // 32),
-        cache_bytes=private_cache_bytes(Path("/sys/devices/system/cpu/cpu0")),
+        cache_bytes=private_cache_bytes(CPU),
+        calibration=calibrate(target, cores_of_machine(), caches_of(CPU)),
     )
 
 
@@ -141,7 +146,7 @@ def flush_bytes(target: dict[str, Any]) -> int:
     if target["kind"] == "cuda":
         return 2 * _gpu().cache_bytes
     largest = PRIVATE_CACHE_BYTES
-    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+    for size in (CPU / "cache").glob("index*/size"):
         try:
             largest = max(largest, _size(size.read_text().strip()))
         except (OSError, ValueError):
@@ -155,17 +160,37 @@ def private_cache_bytes(cpu: Path) -> int:
     Args:
         cpu: the folder of one processor in Linux' `/sys`.
     """
+    private = [size for size, cores in caches_of(cpu) if cores == 1]
+    return private[-1] if private else PRIVATE_CACHE_BYTES
+
+
+def caches_of(cpu: Path) -> list[tuple[int, int]]:
+    """Size of each cache for data that one core uses, and how many cores share it, from the innermost on.
+
+    Args:
+        cpu: the folder of one processor in Linux' `/sys`.
+    """
     try:
-        siblings = (cpu / "topology" / "thread_siblings_list").read_text().strip()
-        private = {}
+        threads = len(_numbers((cpu / "topology" / "thread_siblings_list").read_text()))
+        found = {}
         for cache in (cpu / "cache").glob("index*"):
             if (cache / "type").read_text().strip() == "Instruction":
                 continue
-            if (cache / "shared_cpu_list").read_text().strip() == siblings:
-                private[int((cache / "level").read_text())] = _size((cache / "size").read_text().strip())
-        return private[max(private)]
+            shared = len(_numbers((cache / "shared_cpu_list").read_text()))
+            size = _size((cache / "size").read_text().strip())
+            found[int((cache / "level").read_text())] = (size, max(1, shared // threads))
+        return [found[level] for level in sorted(found)]
     except (OSError, ValueError):
-        return PRIVATE_CACHE_BYTES
+        return []
+
+
+def _numbers(text: str) -> list[int]:
+    """What a list of processors in Linux' `/sys` names: `0-3,8`."""
+    numbers: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _size(text: str) -> int:

@@ -272,6 +272,7 @@ def machine_of(campaign: Campaign) -> Machine | None:
         peak_flops_per_second=host.peak_flops_per_second * cores / host.cores,
         bytes_per_second=host.bytes_per_second,
         cache_bytes=host.cache_bytes,
+        calibration=host.calibration,
     )
 
 

@@ -26,6 +26,7 @@ from kernelcast.graphs.dataset.shards import ShardInfo, StoredView, read_shard_i
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.vocabulary import DTYPES, EDGE_KINDS, FEATURE_VERSION, NODE_KINDS
+from kernelcast.records import Calibration
 
 STORE_VERSION = 2
 """Version of the folder; a change of its files or of their meaning raises it."""
@@ -253,7 +254,7 @@ def _description(meta: dict[str, Any], directory: Path) -> Description:
     raw = meta["description"]
     try:
         targets = [
-            {**entry, "machine": None if entry["machine"] is None else Machine(**entry["machine"])}
+            {**entry, "machine": None if entry["machine"] is None else _machine(entry["machine"])}
             for entry in raw["targets"]
         ]
         return Description(
@@ -264,10 +265,14 @@ def _description(meta: dict[str, Any], directory: Path) -> Description:
                 "options": ViewOptions(**raw["options"]),
             }
         )
-    except (TypeError, KeyError, ConfigError) as error:
+    except (TypeError, KeyError, ValueError, ConfigError) as error:
         raise MalformedDataError(
             f"{directory / META_FILE} describes its programs otherwise than expected ({error}); run `dvc repro graphs`"
         ) from error
+
+
+def _machine(raw: dict[str, Any]) -> Machine:
+    return Machine(**{**raw, "calibration": Calibration.from_json(raw.get("calibration"))})
 
 
 def _named(columns: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
