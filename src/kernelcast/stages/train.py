@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_directory, require_replaceable, write_json
 from kernelcast.stages.instantiation import made
+from kernelcast.stages.provenance import provenance
 from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
 from kernelcast.stages.tracking import TrackedRun, tracked_run
 
@@ -81,7 +82,7 @@ def train(config: DictConfig) -> float:
         ConfigError: there is no such split, or no such metric, or a study without -m.
         MissingInputError: the graphs are not there.
     """
-    from kernelcast.graphs.dataset.store import read_data_hash, read_programs
+    from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
     from kernelcast.graphs.splits import read_split, read_split_hash
 
     launch = HydraConfig.get()
@@ -107,7 +108,8 @@ def train(config: DictConfig) -> float:
             split = read_split(graphs, config.split, folder)
             split_hash = read_split_hash(graphs, config.split, folder)
             record_split(run, folder, config.split, split_hash)
-        run.dataset("graphs", read_data_hash(graphs), graphs)
+        data_hash = read_data_hash(graphs)
+        run.dataset("graphs", data_hash, graphs)
 
         history = History(run)
         started = time.perf_counter()
@@ -132,6 +134,7 @@ def train(config: DictConfig) -> float:
             # tells evaluate that what it tests on was not learned from
             "split_hash": split_hash,
             "mlflow_run_id": run.run_id,
+            **provenance(config, str(model.kind), read_description(graphs), data_hash, values),
         }
         write_outputs(output, model, settings, history)
         log_outputs(run, output, history)
