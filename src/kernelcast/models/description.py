@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def revive(description: Mapping[str, Any]) -> Any:
         MalformedDataError: class and arguments do not fit together.
     """
     try:
-        return resolve_class(description["class"])(**description["arguments"])
+        return resolve_class(description["class"])(**_revived(description["arguments"]))
     except (KeyError, TypeError, ConfigError) as error:
         raise MalformedDataError(
             f"a saved model's settings do not fit this kernelcast ({error}); train it again"
@@ -99,7 +99,9 @@ def revive_factory(description: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def plain(value: Any) -> Any:
-    """Lists and dictionaries of any kind (also Hydra's) as Python's own, for JSON."""
+    """Lists and dictionaries of any kind (also Hydra's) as Python's own, settings in them described, for JSON."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return describe(value)
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -118,3 +120,12 @@ def saved_value(settings: Any, name: str, directory: Path) -> Any:
             f"{directory} is not a whole saved model: its settings have no {name}; run `dvc repro train`"
         )
     return settings[name]
+
+
+def _revived(value: Any) -> Any:
+    """What `plain` made plain, with the settings in it made again."""
+    if isinstance(value, Mapping):
+        if set(value) == {"class", "arguments"}:
+            return revive(value)
+        return {name: _revived(entry) for name, entry in value.items()}
+    return [_revived(entry) for entry in value] if isinstance(value, list) else value
