@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcast.measurement.calibration_kernels import ACCUMULATORS, DEPTH, SPREAD, build_kernels
+from kernelcast.measurement.calibration_kernels import ACCUMULATORS, DEPTH, SPREAD, TILE, build_kernels
 from kernelcast.records import Calibration, MemoryLevel
 from kernelcast.tvm_compat import load_tvm, vector_bits
 
@@ -51,13 +51,13 @@ def calibrate(target: dict[str, Any], cores: Sequence[Sequence[int]], caches: Se
         caches: size of each cache and the cores that share it, from the innermost on; none where nobody knows.
     """
     lanes = max(1, vector_bits(target) // 32)
-    kernels = build_kernels(target, lanes)
+    kernels, scalar = build_kernels(target, lanes)
     # one of each physical core before the second of any
     order = [group[place] for place in range(max(map(len, cores))) for group in cores if place < len(group)]
     used = [order[number % len(order)] for number in range(int(target.get("num-cores", 1)))]
     levels = [*(caches or CACHES), (None, len(cores))]
     # all again and again, so that a time in which others disturb spoils none of them
-    sweeps = [_sweep(kernels, lanes, used, caches or CACHES) for _ in range(SWEEPS)]
+    sweeps = [_sweep(kernels, scalar, lanes, used, caches or CACHES) for _ in range(SWEEPS)]
     best = {name: max(sweep[name] for sweep in sweeps) for name in sweeps[0]}
     call_seconds, parallel_seconds = _start_seconds(kernels, used)
     return Calibration(
@@ -95,14 +95,19 @@ def block_bytes(caches: Sequence[tuple[int, int]], threads: int) -> list[int]:
     return [int(block) for block in blocks]
 
 
-def _sweep(kernels: Any, lanes: int, cores: list[int], caches: Sequence[tuple[int, int]]) -> dict[str, float]:
+def _sweep(
+    kernels: Any, scalar: Any, lanes: int, cores: list[int], caches: Sequence[tuple[int, int]]
+) -> dict[str, float]:
     """Operations a second of one core, and bytes a second of every level, read alone and by all `cores` together."""
     shapes: dict[str, tuple[list[tuple[int, ...]], int]] = {
         "vector": ([(DEPTH, lanes), (DEPTH, ACCUMULATORS), (ACCUMULATORS * lanes,)], 2 * ACCUMULATORS * lanes),
-        "scalar": ([(DEPTH,), (DEPTH + ACCUMULATORS * SPREAD,), (ACCUMULATORS,)], 2 * ACCUMULATORS),
+        "scalar": ([(DEPTH + TILE * SPREAD,), (DEPTH + TILE * SPREAD,), (TILE, TILE)], 2 * TILE * TILE),
         "chained": ([(DEPTH,), (1,)], 1),
     }
-    rates = {name: _flops_per_second(kernels[name], *of_kernel) for name, of_kernel in shapes.items()}
+    rates = {
+        name: _flops_per_second((scalar if name == "scalar" else kernels)[name], *of_kernel)
+        for name, of_kernel in shapes.items()
+    }
     for number, block in enumerate(block_bytes(caches, 1)):
         rates[f"{number} alone"] = rates[f"{number} together"] = _read_bytes_per_second(
             kernels, lanes, cores[:1], block

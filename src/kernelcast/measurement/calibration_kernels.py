@@ -15,16 +15,22 @@ ACCUMULATORS = 8
 DEPTH = 128
 """Steps of the inner loop of the compute kernels, whose operands stay in the first cache level."""
 
+TILE = 4
+"""Rows and columns of the scalar kernel's sums."""
+
 SPREAD = 17
-"""Elements between two operands of the scalar kernels: nothing that a compiler could gather into vectors."""
+"""Elements between two operands of the scalar kernel: they never stand side by side."""
+
+SCALAR_LEVEL = 1
+"""Optimisation at which LLVM packs no scalar operations into vectors."""
 
 
-def build_kernels(target: dict[str, Any], lanes: int) -> Any:
-    """The compiled module with the functions below; takes a third of a second.
+def build_kernels(target: dict[str, Any], lanes: int) -> tuple[Any, Any]:
+    """The compiled module with the functions below, and that of `scalar` alone; takes half a second.
 
     * `read(x, sums, passes)` reads `x`, any number of times `ACCUMULATORS * lanes` float32, again and again;
     * `vector(x, y, sums, passes)` makes `2 * DEPTH * ACCUMULATORS * lanes` operations a pass in vectors;
-    * `scalar(x, y, sums, passes)` makes `2 * DEPTH * ACCUMULATORS` operations a pass one by one;
+    * `scalar(x, y, sums, passes)` makes `2 * DEPTH * TILE**2` operations a pass one by one;
     * `chained(x, sums, passes)` makes `DEPTH` additions a pass, each waiting for the last one;
     * `empty(sums)` does next to nothing;
     * `parallel(sums)` does next to nothing on each of the target's cores.
@@ -78,17 +84,18 @@ def build_kernels(target: dict[str, Any], lanes: int) -> Any:
     @tir.prim_func(private=False)
     def scalar(x_: tir.handle, y_: tir.handle, sums_: tir.handle, passes: tir.int32):
         tir.func_attr({"global_symbol": "scalar", "tirx.noalias": True})
-        x = tir.match_buffer(x_, (DEPTH,), "float32")
-        y = tir.match_buffer(y_, (DEPTH + ACCUMULATORS * SPREAD,), "float32")
-        sums = tir.match_buffer(sums_, (ACCUMULATORS,), "float32")
-        kept = tir.alloc_buffer((ACCUMULATORS,), "float32")
-        for u in tir.unroll(ACCUMULATORS):
-            kept[u] = tir.float32(0)
+        x = tir.match_buffer(x_, (DEPTH + TILE * SPREAD,), "float32")
+        y = tir.match_buffer(y_, (DEPTH + TILE * SPREAD,), "float32")
+        sums = tir.match_buffer(sums_, (TILE, TILE), "float32")
+        kept = tir.alloc_buffer((TILE, TILE), "float32")
+        for u, v in tir.grid(TILE, TILE):
+            kept[u, v] = tir.float32(0)
         for _, i in tir.grid(passes, DEPTH):
-            for u in tir.unroll(ACCUMULATORS):
-                kept[u] = kept[u] + x[i] * y[i + u * SPREAD]
-        for u in tir.unroll(ACCUMULATORS):
-            sums[u] = kept[u]
+            for u in tir.unroll(TILE):
+                for v in tir.unroll(TILE):
+                    kept[u, v] = kept[u, v] + x[i + u * SPREAD] * y[i + v * SPREAD]
+        for u, v in tir.grid(TILE, TILE):
+            sums[u, v] = kept[u, v]
 
     @tir.prim_func(private=False)
     def chained(x_: tir.handle, sums_: tir.handle, passes: tir.int32):
@@ -116,12 +123,9 @@ def build_kernels(target: dict[str, Any], lanes: int) -> Any:
             sums[i] = tir.float32(0)
 
     # fmt: on
-    functions = {
-        "read": read,
-        "vector": vector,
-        "scalar": scalar,
-        "chained": chained,
-        "empty": empty,
-        "parallel": parallel,
-    }
-    return tvm.compile(tvm.IRModule(functions), target=make_target(target)).mod
+    functions = {"read": read, "vector": vector, "chained": chained, "empty": empty, "parallel": parallel}
+    unpacked = make_target({**target, "opt-level": SCALAR_LEVEL})
+    return (
+        tvm.compile(tvm.IRModule(functions), target=make_target(target)).mod,
+        tvm.compile(tvm.IRModule({"scalar": scalar}), target=unpacked).mod,
+    )
