@@ -31,8 +31,10 @@ from kernelcast.models.losses import Loss
 from kernelcast.models.networks.network import Network
 from kernelcast.models.networks.widths import SMALLEST, ViewWidths, widths_of
 from kernelcast.models.protocol import MetricLog, PredictionKind
+from kernelcast.models.resuming import identity_of
+from kernelcast.models.torch_runtime import prediction_device, torch_settings
 from kernelcast.models.trainer import TrainerSettings
-from kernelcast.models.training import prediction_device, torch_settings, train_network
+from kernelcast.models.training import TrainingJob, train_network
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +89,9 @@ class NeuralModel:
             for field, found in moments(train, list(scales)).items():
                 scales[field].take(found)
             network.set_output_range(*self._loss.output_range(train.log_seconds))
-            train_network(network, self._loss, self._trainer, self._seed, train, valid, log)
+            identity = identity_of(self._settings(), train, valid)
+            job = TrainingJob(network, self._loss, self._trainer, self._seed, train, valid, identity)
+            train_network(job, log, workspace)
         self._network, self._feature_version = network, train.feature_version
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
@@ -107,15 +111,7 @@ class NeuralModel:
         """Writes settings as JSON and weights as safetensors into an existing folder."""
         if self._network is None:
             raise KernelcastError(f"{self._name} has not been fitted: there is nothing to save")
-        settings = {
-            "network": self._description,
-            "widths": {view: asdict(widths) for view, widths in self._widths.items()},
-            "loss": describe(self._loss),
-            "trainer": describe(self._trainer),
-            "seed": self._seed,
-            "feature_version": self._feature_version,
-        }
-        write_json(directory / SETTINGS_FILE, settings)
+        write_json(directory / SETTINGS_FILE, {**self._settings(), "feature_version": self._feature_version})
         weights = {name: value.contiguous() for name, value in self._network.state_dict().items()}
         save_file(weights, directory / WEIGHTS_FILE)
 
@@ -147,6 +143,15 @@ class NeuralModel:
                 f"{directory} is not a whole saved model ({error}); run `dvc repro train`"
             ) from error
         return model
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "network": self._description,
+            "widths": {view: asdict(widths) for view, widths in self._widths.items()},
+            "loss": describe(self._loss),
+            "trainer": describe(self._trainer),
+            "seed": self._seed,
+        }
 
     @property
     def _name(self) -> str:

@@ -9,6 +9,8 @@ from kernelcast.errors import ConfigError
 from kernelcast.models.batching import Limits
 
 ACCELERATORS = ("cpu", "gpu", "auto")
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_true")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class TrainerSettings:
             `1 - average_decay`; 0 turns averaging off. Validation looks at the average too.
         threads: torch threads; on graphs as small as these one is the fastest.
         accelerator: `cpu`, `gpu`, or `auto` (a GPU where there is one).
+        precision: Lightning's name: `32-true`, `bf16-mixed` or `16-mixed`. Weights, losses and predictions of a trained
+            model are in 32 bits with each.
+        devices: GPUs, or processes on a processor, that train together; each takes its own batches of an epoch, and
+            their gradients are averaged, so that a step sees as many times `batch_programs`.
+        strategy: Lightning's name of how they work together: `auto` (alone, or else ddp), `ddp`, or
+            `ddp_find_unused_parameters_true` for a network that leaves weights out in some batches.
 
     Raises:
         ConfigError: a value that cannot work.
@@ -47,9 +55,12 @@ class TrainerSettings:
     average_decay: float
     threads: int
     accelerator: str
+    precision: str = "32-true"
+    devices: int = 1
+    strategy: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("max_epochs", "patience", "batch_programs", "batch_elements", "threads"):
+        for name in ("max_epochs", "patience", "batch_programs", "batch_elements", "threads", "devices"):
             _require_count(f"trainer.{name}", getattr(self, name), 1)
         _require_count("trainer.chunk_programs", self.chunk_programs, 2)
         _require_count("trainer.warmup_epochs", self.warmup_epochs, 0)
@@ -59,8 +70,15 @@ class TrainerSettings:
         _require_number("trainer.average_decay", self.average_decay)
         if self.average_decay >= 1:
             raise ConfigError(f"trainer.average_decay={self.average_decay}: it must be below 1")
-        if self.accelerator not in ACCELERATORS:
-            raise ConfigError(f"trainer.accelerator={self.accelerator}: use one of {', '.join(ACCELERATORS)}")
+        choices = {"accelerator": ACCELERATORS, "precision": PRECISIONS, "strategy": STRATEGIES}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"trainer.{name}={getattr(self, name)}: use one of {', '.join(known)}")
+
+    @property
+    def distributed(self) -> bool:
+        """Whether training goes through a group of processes."""
+        return self.devices > 1 or self.strategy != "auto"
 
     @property
     def batch_limits(self) -> Limits:

@@ -41,6 +41,10 @@ GOOD = {
         ("average_decay", -0.1),
         ("threads", 0),
         ("accelerator", "tpu"),
+        ("precision", "16"),
+        ("devices", 0),
+        ("devices", "2"),
+        ("strategy", "fsdp"),
     ],
 )
 def test_a_value_that_cannot_work_names_its_key(key, value):

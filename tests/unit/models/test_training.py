@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernelcast.errors import ConfigError, KernelcastError
-from kernelcast.models.training import prediction_device, torch_settings
+from kernelcast.models.torch_runtime import prediction_device, torch_settings
 from kernelcast.models.validation import mean_kendall_tau
 
 
@@ -87,7 +87,7 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_change(model_of, split,
     trees = train.ast
     trees.node_features[3] = np.nan
     broken = dataclasses.replace(train, sources={"ast": trees}, rows=np.arange(len(train)))
-    with pytest.raises(KernelcastError, match=r"epoch 0, batch \d+; lower trainer.learning_rate"):
+    with pytest.raises(KernelcastError, match=r"epoch 0, batch \d+ \(programs of workload_.*; lower trainer"):
         model_of("gcn").fit(broken, valid, metric_log)
 
 
@@ -172,3 +172,29 @@ def test_a_wrong_argument_of_the_network_is_found_before_any_data(model_of, conf
         NeuralModel(partial(GCN, **{key: value for key, value in good.items() if key != "layers"}), loss, trainer, 0)
     with pytest.raises(ConfigError, match=r"not in kernelcast\.models"):
         NeuralModel(partial(torch.nn.Linear, out_features=3), loss, trainer, 0)
+
+
+def test_mixed_precision_keeps_what_validation_saw(model_of, split, metric_log):
+    train, valid = split
+    model = model_of("gcn", "log_mse", max_epochs=8, precision="bf16-mixed")
+    model.fit(train, valid, metric_log)
+    logged = [values["valid/loss"] for _, values in metric_log.rows]
+    # predictions are in 32 bits; a shift of -9 in 16 bits would be off by 0.03
+    assert np.mean((model.predict(valid) - valid.log_seconds) ** 2) == pytest.approx(min(logged), rel=0.1)
+    assert min(logged) < logged[0]
+
+
+def test_a_precision_that_a_processor_lacks_is_refused(model_of, split, metric_log):
+    with pytest.raises(ConfigError, match=r"trainer.precision=16-mixed needs a GPU"):
+        model_of("gcn", precision="16-mixed").fit(*split, metric_log)
+
+
+def test_every_epoch_is_one_line_with_the_best_and_the_patience(model_of, split, metric_log, caplog):
+    with caplog.at_level("INFO"):
+        model_of("gcn", max_epochs=60, patience=3, learning_rate=0.3).fit(*split, metric_log)
+    lines = [record.message for record in caplog.records if "of at most 60" in record.message]
+    assert len(lines) == len(metric_log.rows)
+    best = int(np.argmax([values["valid/kendall_tau"] for _, values in metric_log.rows]))
+    assert lines[best].startswith(f"epoch {best + 1} of at most 60: train/loss ")
+    assert lines[best].endswith("(the best)")
+    assert lines[-1].endswith(f"(3 of 3 after the best, epoch {best + 1})")
