@@ -1,65 +1,44 @@
-"""Gradient-boosted trees over the flat features: the cost model of TVM's own tuner (Chen et al. 2018)."""
+"""What the libraries of gradient-boosted trees share: settings, checks, groups, when to stop, and the saved model."""
 
 from __future__ import annotations
 
-import logging
-import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
-import xgboost
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64, Int64, Integer
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
-from kernelcast.models.batching import Labels
+from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import describe, revive
 from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
+from kernelcast.models.rounds import Rounds
+from kernelcast.models.setting_checks import require_counts, require_numbers, require_shares
+from kernelcast.models.tables import require_views, table_of
 from kernelcast.models.trainer import TrainerSettings
-from kernelcast.models.validation import mean_kendall_tau
-
-logger = logging.getLogger(__name__)
 
 SETTINGS_FILE = "settings.json"
-TREES_FILE = "trees.ubj"
-
-OBJECTIVES: dict[Aim, dict[str, Any]] = {
-    Aim.SQUARED_ERROR: {"objective": "reg:squarederror"},
-    Aim.PAIRWISE: {
-        "objective": "rank:pairwise",
-        # pairs drawn from the whole workload, not from its slowest programs alone
-        "lambdarank_pair_method": "mean",
-        "lambdarank_num_pair_per_sample": 8,
-        # the exponential gain limits labels to 31
-        "ndcg_exp_gain": False,
-    },
-}
-"""XGBoost's objective for what a loss aims at, with what belongs to it."""
-
-LOGGED_ROUNDS = 100
-"""About so many rounds of a training are logged: a curve needs no more points."""
 
 
 @dataclass(frozen=True)
 class BoostingSettings:
-    """How the trees are grown; XGBoost's names where it has one.
+    """How the trees are grown, as far as the libraries agree.
 
     Attributes:
         rounds: trees at most.
         patience: rounds without a better validation metric before training stops.
         learning_rate: share of each tree that is added.
-        max_depth: of a tree.
-        min_child_weight: least sum of second derivatives in a leaf.
         subsample: share of the programs that each tree sees.
-        colsample_bytree: share of the features that each tree sees.
+        colsample_bytree: share of the columns that each tree sees.
         reg_lambda: L2 penalty on the leaves.
-        threads: of XGBoost.
+        threads: of the library.
 
     Raises:
         ConfigError: a value that cannot work.
@@ -68,68 +47,88 @@ class BoostingSettings:
     rounds: int
     patience: int
     learning_rate: float
-    max_depth: int
-    min_child_weight: float
     subsample: float
     colsample_bytree: float
     reg_lambda: float
     threads: int
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "patience", "max_depth", "threads"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"model.settings.{name}={value}: it must be a whole number of at least 1")
-        for name, most in (("learning_rate", 1.0), ("subsample", 1.0), ("colsample_bytree", 1.0)):
-            if not _is_number(getattr(self, name)) or not 0 < getattr(self, name) <= most:
-                raise ConfigError(
-                    f"model.settings.{name}={getattr(self, name)}: it must be above 0 and at most {most:g}"
-                )
-        for name in ("min_child_weight", "reg_lambda"):
-            if not _is_number(getattr(self, name)) or getattr(self, name) < 0:
-                raise ConfigError(
-                    f"model.settings.{name}={getattr(self, name)}: it must be a finite number of at least 0"
-                )
-
-    def parameters(self) -> dict[str, Any]:
-        """What XGBoost's `train` takes."""
-        return {
-            "learning_rate": self.learning_rate,
-            "max_depth": self.max_depth,
-            "min_child_weight": self.min_child_weight,
-            "subsample": self.subsample,
-            "colsample_bytree": self.colsample_bytree,
-            "reg_lambda": self.reg_lambda,
-            "nthread": self.threads,
-            "tree_method": "hist",
-        }
+        require_counts(self, "rounds", "patience", "threads")
+        require_shares(self, "learning_rate", "subsample", "colsample_bytree")
+        require_numbers(self, "reg_lambda")
 
 
-class GradientBoostingModel:
-    """XGBoost on `Programs.features`, with the objective that the loss names.
+@dataclass(frozen=True)
+class Table:
+    """One part of the programs as the libraries take it; programs of a workload stand together.
+
+    Attributes:
+        columns: names of the columns.
+        values: a row a program.
+        labels: what the objective takes.
+        group_sizes: programs of each workload, in the order of the rows.
+        log_seconds: the times, for the metrics.
+        workload: of each row.
+    """
+
+    columns: tuple[str, ...]
+    values: Float32[np.ndarray, "programs columns"]
+    labels: Float32[np.ndarray, "programs"]
+    group_sizes: Int64[np.ndarray, "workloads"]
+    log_seconds: Float64[np.ndarray, "programs"]
+    workload: Integer[np.ndarray, "programs"]
+
+
+class BoostedTrees(ABC):
+    """Gradient-boosted trees over a table of the programs, with the objective that the loss aims at.
 
     Args:
         settings: how the trees are grown.
         loss: what to minimise; it decides what the predictions mean.
         trainer: not used: epochs and batches mean nothing for trees; every model takes it.
-        seed: of the samples of programs, features and pairs.
+        seed: of the samples of programs, columns and pairs.
+        view: where the columns come from: `features`, or `trace`, which programs without a module have too.
+        pooled: views with several rows a program (`statements`, `per_store`) whose columns are added, as sum and as
+            maximum over the rows.
 
     Raises:
-        ConfigError: XGBoost has nothing like the loss.
+        ConfigError: the library has nothing like the loss, or there is no such view.
     """
 
     learned = True
 
-    def __init__(self, settings: BoostingSettings, loss: Loss, trainer: TrainerSettings | None, seed: int) -> None:
-        if loss.aim not in OBJECTIVES:
-            raise ConfigError(f"XGBoost cannot minimise {type(loss).__name__}; use loss=rank or loss=log_mse")
+    library: ClassVar[str]
+    """Its name, for messages."""
+
+    trees_file: ClassVar[str]
+    """Name of the file of the trees, in the library's own format."""
+
+    objectives: ClassVar[Mapping[Aim, Mapping[str, Any]]]
+    """What the library calls the aims that it can minimise, with what belongs to each."""
+
+    def __init__(
+        self,
+        settings: Any,
+        loss: Loss,
+        trainer: TrainerSettings | None,
+        seed: int,
+        view: str = "features",
+        pooled: Sequence[str] = (),
+    ) -> None:
+        if loss.aim is None or loss.aim not in self.objectives:
+            raise ConfigError(
+                f"{self.library} cannot minimise {type(loss).__name__}; use loss=rank, loss=log_mse or another loss "
+                f"that aims at one of {', '.join(self.objectives)}"
+            )
+        require_views(view, pooled)
         self._settings = settings
         self._loss = loss
-        self._objective = OBJECTIVES[loss.aim]
+        self._aim: Aim = loss.aim
         self._seed = seed
-        self._feature_names: tuple[str, ...] = ()
+        self._view, self._pooled = view, tuple(pooled)
+        self._columns: tuple[str, ...] = ()
         self._feature_version: str | None = None
-        self._booster: xgboost.Booster | None = None
+        self._trees: Any = None
 
     @property
     def kind(self) -> PredictionKind:
@@ -142,73 +141,42 @@ class GradientBoostingModel:
         Raises:
             KernelcastError: there is nothing to learn from.
             MalformedDataError: a label is not a finite number.
-            ConfigError: the programs have no flat features.
+            ConfigError: the programs have no columns.
         """
         require_learnable(train, self._loss)
-        if not train.features.names:
-            raise ConfigError(
-                "model=xgboost has no column to learn from: features.leave_out leaves all groups out; keep one and run "
-                "`dvc repro graphs`"
-            )
-        # programs of a workload must stand together for XGBoost's groups
-        sets = {"train": _sorted_by_workload(train), "valid": _sorted_by_workload(valid)}
-        matrices = {name: self._labelled(programs) for name, programs in sets.items() if len(programs)}
-        progress = _Progress(self._settings, self._loss, log, watched="valid" if "valid" in matrices else "train")
-        names = {id(matrix): name for name, matrix in matrices.items()}
-
-        def metrics(prediction: np.ndarray, matrix: xgboost.DMatrix) -> list[tuple[str, float]]:
-            return _metrics(prediction, sets[names[id(matrix)]], self._loss)
-
-        booster = xgboost.train(
-            {
-                **self._settings.parameters(),
-                **self._objective,
-                "seed": self._seed,
-                "disable_default_eval_metric": True,
-            },
-            matrices["train"],
-            num_boost_round=self._settings.rounds,
-            evals=[(matrix, name) for name, matrix in matrices.items()],
-            custom_metric=metrics,
-            callbacks=[progress],
-            verbose_eval=False,
-        )
-        logger.info(
-            "grew %d trees, kept %d with %s %.4g",
-            booster.num_boosted_rounds(),
-            progress.best_round + 1,
-            progress.monitor,
-            progress.best_metric,
-        )
-        self._booster = booster[: progress.best_round + 1]
-        self._feature_names, self._feature_version = train.features.names, train.feature_version
+        parts = {"train": train, "valid": valid}
+        tables = {name: self._labelled(programs) for name, programs in parts.items() if len(programs)}
+        rounds = Rounds(self._settings.rounds, self._settings.patience, self._loss, log, tables)
+        self._trees = self._grow(tables, rounds)
+        self._columns, self._feature_version = tables["train"].columns, train.feature_version
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """One number a program, lower is faster, in the unit that `kind` tells."""
-        require_version(self._feature_version, programs, "the XGBoost model")
-        assert self._booster is not None
-        if programs.features.names != self._feature_names:
+        require_version(self._feature_version, programs, f"the {self.library} model")
+        table = self._table(programs)
+        if table.names != self._columns:
             raise MalformedDataError(
-                "the programs have other features than the XGBoost model was fitted to; train it again"
+                f"the programs have other features than the {self.library} model was fitted to; train it again"
             )
         if len(programs) == 0:
             return np.zeros(0, dtype=np.float64)
-        matrix = xgboost.DMatrix(programs.features.values, nthread=self._settings.threads)
-        return np.asarray(self._booster.predict(matrix), dtype=np.float64)
+        return as_prediction(self._aim, self._output(table.values))
 
     def save(self, directory: Path) -> None:
-        """Writes the trees as UBJSON; settings in a file of our own, since XGBoost's does not keep them all."""
-        if self._booster is None:
-            raise KernelcastError("the XGBoost model has not been fitted: there is nothing to save")
+        """Writes the trees in the library's own format; settings in a file of our own, since it does not keep all."""
+        if self._trees is None:
+            raise KernelcastError(f"the {self.library} model has not been fitted: there is nothing to save")
         settings = {
             "settings": describe(self._settings),
             "loss": describe(self._loss),
             "seed": self._seed,
-            "feature_names": list(self._feature_names),
+            "view": self._view,
+            "pooled": list(self._pooled),
+            "columns": list(self._columns),
             "feature_version": self._feature_version,
         }
         write_json(directory / SETTINGS_FILE, settings)
-        self._booster.save_model(directory / TREES_FILE)
+        self._trees.save_model(directory / self.trees_file)
 
     @classmethod
     def load(cls, directory: Path) -> Self:
@@ -219,71 +187,72 @@ class GradientBoostingModel:
             MalformedDataError: a file is torn or lacks an entry.
         """
         settings = read_json(directory / SETTINGS_FILE, "train")
-        require(directory / TREES_FILE, "train")
+        require(directory / cls.trees_file, "train")
         try:
-            model = cls(revive(settings["settings"]), revive(settings["loss"]), None, settings["seed"])
-            model._feature_names = tuple(settings["feature_names"])
+            model = cls(
+                revive(settings["settings"]),
+                revive(settings["loss"]),
+                None,
+                settings["seed"],
+                settings["view"],
+                settings["pooled"],
+            )
+            model._columns = tuple(settings["columns"])
             model._feature_version = settings["feature_version"]
-            model._booster = xgboost.Booster({"nthread": model._settings.threads})
-            model._booster.load_model(directory / TREES_FILE)
-        except (KeyError, TypeError, xgboost.core.XGBoostError) as error:
+            model._trees = model._read(directory / cls.trees_file)
+        except (ConfigError, KeyError, TypeError, ValueError) as error:
             raise MalformedDataError(
                 f"{directory} is not a whole saved model ({error}); run `dvc repro train`"
             ) from error
         return model
 
-    def _labelled(self, programs: Programs) -> xgboost.DMatrix:
-        return xgboost.DMatrix(
-            programs.features.values,
-            label=self._loss.boosting_labels(programs.log_seconds, programs.workload),
-            qid=programs.workload,
-            nthread=self._settings.threads,
-        )
+    @abstractmethod
+    def _grow(self, tables: Mapping[str, Table], rounds: Rounds) -> Any:
+        """The trees up to the best round; `tables` has `train`, and `valid` unless there are no such programs."""
+
+    @abstractmethod
+    def _output(self, values: Float32[np.ndarray, "programs columns"]) -> np.ndarray:
+        """What the trees say of each row; see `as_prediction`."""
+
+    @abstractmethod
+    def _read(self, path: Path) -> Any:
+        """The trees of a file.
+
+        Raises:
+            ValueError: it is torn.
+        """
+
+    def _table(self, programs: Programs) -> FlatFeatures:
+        return table_of(programs, self._view, self._pooled)
+
+    def _labelled(self, programs: Programs) -> Table:
+        programs = programs.select(np.argsort(programs.workload, kind="stable"))
+        table = self._table(programs)
+        if not table.names:
+            raise ConfigError(
+                f"{self.library} has no column to learn from: features.leave_out leaves all groups out; keep one and "
+                "run `dvc repro graphs`"
+            )
+        labels = self._loss.boosting_labels(programs.log_seconds, programs.workload)
+        if self._aim is not Aim.SQUARED_ERROR:
+            labels = relevance(labels, programs.workload)
+        sizes = np.unique(programs.workload, return_counts=True)[1].astype(np.int64)
+        return Table(table.names, table.values, labels, sizes, programs.log_seconds, programs.workload)
 
 
-class _Progress(xgboost.callback.TrainingCallback):  # type: ignore[misc]
-    """Logs rounds, remembers the best one and stops after `patience` rounds without a better one."""
-
-    def __init__(self, settings: BoostingSettings, loss: Loss, log: MetricLog, watched: str) -> None:
-        super().__init__()
-        self._settings = settings
-        self._log = log
-        self._watched = watched
-        self._every = max(1, settings.rounds // LOGGED_ROUNDS)
-        self._metric = loss.monitor.rpartition("/")[2]
-        self._maximize = loss.maximize
-        self.monitor = f"{watched}/{self._metric}"
-        self.best_round = 0
-        self.best_metric = math.nan
-
-    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        """Whether to stop."""
-        metrics = {f"{name}/{metric}": of[metric][-1] for name, of in evals_log.items() for metric in of}
-        # a metric without a value (one program a workload) says nothing
-        metrics = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
-        metric = metrics.get(self.monitor, math.nan)
-        better = metric > self.best_metric if self._maximize else metric < self.best_metric
-        if better or (math.isnan(self.best_metric) and not math.isnan(metric)):
-            self.best_metric, self.best_round = metric, epoch
-        elif math.isnan(self.best_metric):
-            self.best_round = epoch
-        stop = epoch - self.best_round >= self._settings.patience
-        if epoch % self._every == 0 or stop:
-            self._log.metrics(metrics, epoch)
-        return stop
+def relevance(
+    slowness: Float32[np.ndarray, "programs"], workload: Integer[np.ndarray, "programs"]
+) -> Float32[np.ndarray, "programs"]:
+    """Whole numbers as rankers want them: how many of the different labels of its workload are slower than this one."""
+    found = np.zeros(len(slowness), dtype=np.float32)
+    for index in np.unique(workload):
+        rows = np.flatnonzero(workload == index)
+        places = np.unique(slowness[rows], return_inverse=True)[1]
+        found[rows] = places.max() - places
+    return found
 
 
-def _metrics(prediction: np.ndarray, programs: Programs, loss: Loss) -> list[tuple[str, float]]:
-    value = loss(
-        torch.from_numpy(np.asarray(prediction, dtype=np.float32)), Labels.of(programs.log_seconds, programs.workload)
-    )
-    tau = mean_kendall_tau(np.asarray(prediction, dtype=np.float64), programs.log_seconds, programs.workload)
-    return [("loss", float(value)), ("kendall_tau", tau)]
-
-
-def _sorted_by_workload(programs: Programs) -> Programs:
-    return programs.select(np.argsort(programs.workload, kind="stable"))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def as_prediction(aim: Aim, output: np.ndarray) -> Float64[np.ndarray, "programs"]:
+    """What the trees say, lower is faster: trees that learned `relevance` give the fastest the most."""
+    output = np.asarray(output, dtype=np.float64)
+    return output if aim is Aim.SQUARED_ERROR else -output

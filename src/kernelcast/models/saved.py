@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 """Version of the folder; a change that an older kernelcast cannot read raises it."""
 
 MODEL_FILE = "model.json"
-LIBRARIES = ("kernelcast", "numpy", "torch", "torch-geometric", "xgboost", "xgboost-cpu")
+LIBRARIES = ("kernelcast", "numpy", "torch", "torch-geometric", "apache-tvm", "lightgbm", "xgboost", "xgboost-cpu")
 
 
 def save_model(model: CostModel, directory: Path) -> None:

@@ -13,6 +13,7 @@ from kernelcast.tvm_compat.loading import (
     load_tvm,
     tvm_versions,
 )
+from kernelcast.tvm_compat.mlp_model import predict_mlp, store_scale, train_mlp
 from kernelcast.tvm_compat.modules import (
     module_json,
     parse_module,
@@ -21,6 +22,7 @@ from kernelcast.tvm_compat.modules import (
     scheduled_module,
     structural_key,
 )
+from kernelcast.tvm_compat.store_groups import StoreGroup
 from kernelcast.tvm_compat.targets import (
     available_cores,
     check_runs_here,
@@ -34,12 +36,15 @@ from kernelcast.tvm_compat.targets import (
     vector_bits,
 )
 from kernelcast.tvm_compat.traces import trace_fault
+from kernelcast.tvm_compat.xgb_model import StoreRows, train_xgb
 
 __all__ = [
     "INTRINSICS",
     "INTRINSICS_OF_MACHINE",
     "TESTED_VERSIONS",
     "GpuDescription",
+    "StoreGroup",
+    "StoreRows",
     "available_cores",
     "check_runs_here",
     "check_versions",
@@ -52,14 +57,18 @@ __all__ = [
     "missing_instructions",
     "module_json",
     "parse_module",
+    "predict_mlp",
     "prepare_for",
     "reference_target",
     "replayed_schedule",
     "resolve_target",
     "runnable_module",
     "scheduled_module",
+    "store_scale",
     "structural_key",
     "trace_fault",
+    "train_mlp",
+    "train_xgb",
     "tvm_versions",
     "vector_bits",
 ]
