@@ -128,8 +128,8 @@ class Calibration:
         if raw is None:
             return None
         calibration = _record(cls, {**raw, "levels": tuple(_record(MemoryLevel, level) for level in raw["levels"])})
-        if not calibration.levels:
-            raise ValueError("Calibration.levels is empty")
+        if [level.size_bytes is None for level in calibration.levels] != [False] * (len(raw["levels"]) - 1) + [True]:
+            raise ValueError("Calibration.levels are not caches and then the main memory")
         return calibration
 
 

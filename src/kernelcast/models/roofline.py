@@ -27,10 +27,10 @@ NAME = "roofline"
 class RooflineModel:
     """The longer of the time to compute and the time to move the bytes.
 
-    Of the machine: the peaks of one core in vectors V and one by one S, its cores c, and the bandwidth B_i of each level
-    of the memory beyond the first cache. Of the program: the operations f, the bytes m_i past the cache before level i
-    (none where the cache holds all that the program touches), the vectorised share a, the parallel share p and the
-    parallel extent e::
+    Of the machine: the peaks of one core in vectors V and one by one S, its cores c, and the bandwidth B_i of each
+    level of the memory beyond the first cache. Of the program: the operations f, the bytes m_i past the cache before
+    level i (none where the cache holds all that the program touches), the vectorised share a, the parallel share p and
+    the parallel extent e::
 
         cores helping = e / ceil(e / c)                       a core without work waits for the last round
         compute = f * (a / V + (1 - a) / S) * (p / cores helping + 1 - p)

@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from kernelcast.errors import ConfigError
-from kernelcast.graphs.features import CACHE_KIB, MOVED_BYTES, UNIQUE_BYTES, natural
+from kernelcast.graphs.features import MOVED_BYTES, UNIQUE_BYTES, natural
+from kernelcast.graphs.flat_columns import CACHE_KIB
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.records import Calibration, MemoryLevel
