@@ -68,6 +68,11 @@ class GraphBatch(ViewBatch):
         return len(self.node_kind)
 
     @cached_property
+    def counts(self) -> Int64[Tensor, "graphs"]:
+        """Nodes of each program."""
+        return torch.diff(self.root, append=self.root.new_tensor([self.num_nodes]))
+
+    @cached_property
     def levels(self) -> tuple[Int64[Tensor, "level_nodes"], ...]:
         """The nodes of each depth, from the roots down; only trees have them."""
         order = torch.argsort(self.depth, stable=True)

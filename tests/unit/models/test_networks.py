@@ -6,21 +6,34 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch_geometric.utils import to_dense_adj
 
 from kernelcast.errors import ConfigError
+from kernelcast.graphs.dataflow import EDGE_KINDS as DATAFLOW_EDGE_KINDS
+from kernelcast.graphs.dataflow import OPCODES
+from kernelcast.graphs.flat_columns import STATEMENT_FEATURES
+from kernelcast.graphs.per_store import COLUMN_NAMES as STORE_NAMES
+from kernelcast.graphs.trace_columns import COLUMN_NAMES as TRACE_NAMES
+from kernelcast.graphs.trace_columns import PRIMITIVES
 from kernelcast.graphs.vocabulary import EDGE_KINDS, NODE_FEATURES, NODE_KINDS
 from kernelcast.models.batching import Batches, Limits, Moments, moments
 from kernelcast.models.networks.encoder import NodeEncoder
 from kernelcast.models.networks.gcn import GCN
 from kernelcast.models.networks.graphsage import GraphSAGE, TypedSAGELayer
-from kernelcast.models.networks.readout import Readout, pool_max, pool_mean, pool_root, pool_sum
+from kernelcast.models.networks.mlp_segment import SegmentMLP
+from kernelcast.models.networks.readout import Readout
 from kernelcast.models.networks.standardised import LARGEST_DEVIATION
+from kernelcast.models.networks.trace_transformer import TraceTransformer
 from kernelcast.models.networks.tree_gru import ChildSumGRU, TreeGRU
 from kernelcast.models.networks.widths import ViewWidths
 from kernelcast.models.view_batches import graph_batch
 
-WIDTHS = {"ast": ViewWidths(len(NODE_KINDS), len(EDGE_KINDS), len(NODE_FEATURES), 1)}
+WIDTHS = {
+    "ast": ViewWidths(len(NODE_KINDS), len(EDGE_KINDS), len(NODE_FEATURES), 1),
+    "dataflow": ViewWidths(len(OPCODES), len(DATAFLOW_EDGE_KINDS), len(NODE_FEATURES), 1),
+    "statements": ViewWidths(0, 0, len(STATEMENT_FEATURES), 0),
+    "per_store": ViewWidths(0, 0, len(STORE_NAMES), 0),
+    "trace": ViewWidths(len(PRIMITIVES), 0, len(TRACE_NAMES), 0),
+}
 SHARED = {
     "widths": WIDTHS,
     "view": "ast",
@@ -29,11 +42,35 @@ SHARED = {
     "readout": ["mean", "max", "root"],
     "dropout": 0.1,
 }
+ROWS = {"widths": WIDTHS, "dropout": 0.1}
 NETWORKS = {
     "gcn": lambda **more: GCN(**{**SHARED, "layers": 2, **more}),
     "graphsage": lambda **more: GraphSAGE(**{**SHARED, "layers": 2, "message_width": 6, "l2_normalize": True, **more}),
     "treegru": lambda **more: TreeGRU(**{**SHARED, "layers": 2, **more}),
+    "graphsage_dataflow": lambda **more: NETWORKS["graphsage"](**{"view": "dataflow", **more}),
+    "lstm": lambda **more: NETWORKS["graphsage"](**{"readout": ["lstm"], "reduction": {"layers": 2}, **more}),
+    "transformer": lambda **more: NETWORKS["gcn"](
+        **{"readout": ["transformer", "sum"], "reduction": {"window": 8, "heads": 2}, **more}
+    ),
+    "mlp_segment": lambda **more: SegmentMLP(
+        **{**ROWS, "view": "statements", "width": 12, "row_layers": 2, "program_layers": 2, **more}
+    ),
+    "mlp_per_store": lambda **more: NETWORKS["mlp_segment"](**{"view": "per_store", **more}),
+    "trace_transformer": lambda **more: TraceTransformer(
+        **{
+            **ROWS,
+            "width": 12,
+            "code_width": 3,
+            "layers": 2,
+            "heads": 2,
+            "window": 4,
+            "readout": ["mean", "sum"],
+            **more,
+        }
+    ),
 }
+OVER_GRAPHS = [name for name in NETWORKS if name not in ("mlp_segment", "mlp_per_store", "trace_transformer")]
+VIEWS = list(WIDTHS)
 
 
 def trees_of(programs, rows):
@@ -41,7 +78,7 @@ def trees_of(programs, rows):
 
 
 def batch_of(programs, rows):
-    return Batches(programs, ["ast"]).read(rows)
+    return Batches(programs, VIEWS).read(rows)
 
 
 def recursive_states(cell, inputs, parent):
@@ -80,20 +117,6 @@ def test_tree_gru_by_levels_equals_recursion(programs_of, seed, largest):
         torch.testing.assert_close(cell(inputs, batch), torch.cat(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_gcn_layer_is_the_normalised_adjacency(programs):
-    batch = trees_of(programs, np.array([0, 1]))
-    network = NETWORKS["gcn"](layers=1).eval()
-    nodes = torch.randn(batch.num_nodes, SHARED["width"])
-    adjacency = to_dense_adj(batch.edge_index, max_num_nodes=batch.num_nodes)[0].T + torch.eye(batch.num_nodes)
-    scale = adjacency.sum(1).rsqrt()
-    normalised = scale[:, None] * adjacency * scale[None, :]
-    layer = network.convolutions[0]
-    with torch.no_grad():
-        convolved = normalised @ (nodes @ layer.lin.weight.T) + layer.bias
-        expected = nodes + torch.relu(network.norms[0](convolved))
-        torch.testing.assert_close(network.embed(nodes, batch), expected, rtol=1e-5, atol=1e-5)
-
-
 def test_sage_layer_keeps_a_mean_for_every_kind_of_edge():
     layer = TypedSAGELayer(width=2, message_width=2, edge_kinds=2, l2_normalize=False)
     with torch.no_grad():
@@ -115,15 +138,6 @@ def test_l2_normalised_vectors_have_length_one():
     torch.testing.assert_close(updated.norm(dim=1), torch.ones(5))
 
 
-def test_poolings_by_hand(programs_of):
-    batch = trees_of(programs_of(workloads=1, per_workload=2, nodes=(2, 2)), np.arange(2))
-    nodes = torch.tensor([[1.0], [3.0], [-5.0], [-7.0]])
-    assert pool_mean(nodes, batch).tolist() == [[2.0], [-6.0]]
-    assert pool_max(nodes, batch).tolist() == [[3.0], [-5.0]]
-    assert pool_root(nodes, batch).tolist() == [[1.0], [-5.0]]
-    torch.testing.assert_close(pool_sum(nodes, batch), torch.tensor([[0.4], [-1.2]]))
-
-
 def test_encoder_standardises_and_cuts_far_values(programs):
     batch = trees_of(programs, np.arange(4))
     width = batch.node_features.shape[1]
@@ -131,16 +145,28 @@ def test_encoder_standardises_and_cuts_far_values(programs):
     deviation = torch.full((width,), 2.0)
     deviation[0] = 0.0
     encoder.scale.take(Moments(np.ones(width), deviation.numpy().astype(np.float64)))
-    seen = {}
-    encoder.project.register_forward_hook(lambda module, inputs, output: seen.update(joined=inputs[0]))
-    encoder(batch)
-    features = seen["joined"][:, 3:]
+    encoder.kind.weight.data.zero_()
+    features = encoder.scale(batch.node_features)
     torch.testing.assert_close(features[:, 2], (batch.node_features[:, 2] - 1) / 2)
     # a feature that never varies is only centred
     torch.testing.assert_close(features[:, 0], batch.node_features[:, 0] - 1)
+    with torch.no_grad():
+        expected = torch.relu(encoder.norm(features @ encoder.project.weight[:, 3:].T + encoder.project.bias))
+        torch.testing.assert_close(encoder(batch), expected)
     encoder.scale.take(Moments(np.zeros(width), np.full(width, 1e-4)))
-    encoder(batch)
-    assert seen["joined"][:, 3:].abs().max() == LARGEST_DEVIATION
+    assert encoder.scale(batch.node_features).abs().max() == LARGEST_DEVIATION
+
+
+def test_encoder_is_one_layer_over_kind_and_features(programs):
+    batch = trees_of(programs, np.arange(4))
+    encoder = NodeEncoder(len(NODE_KINDS), batch.node_features.shape[1], 3, 4)
+    joined = torch.cat([encoder.kind(batch.node_kind), encoder.scale(batch.node_features)], dim=1)
+    expected = torch.relu(encoder.norm(encoder.project(joined)))
+    torch.testing.assert_close(encoder(batch), expected, rtol=1e-5, atol=1e-5)
+    weights = list(encoder.parameters())
+    once = torch.autograd.grad(encoder(batch).square().sum(), weights)
+    again = torch.autograd.grad(expected.square().sum(), weights)
+    torch.testing.assert_close(once, again, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -171,17 +197,46 @@ def test_output_range_shifts_and_scales(programs):
         torch.testing.assert_close(network(batch), plain * 2 - 7)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize(
-    "change", [{"width": 0}, {"layers": 0}, {"dropout": 1.0}, {"readout": ["median"]}, {"readout": []}]
+    "change",
+    [
+        *({"width": 0}, {"layers": 0}, {"dropout": 1.0}, {"readout": ["median"]}, {"readout": []}, {"readout": "mean"}),
+        {"view": "trace"},
+    ],
 )
+@pytest.mark.parametrize("name", ["gcn", "graphsage", "treegru"])
 def test_wrong_settings_name_their_key(name, change):
     with pytest.raises(ConfigError, match=f"model.network.{next(iter(change))}="):
         NETWORKS[name](**change)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "key"),
+    [
+        ("gcn", {"reduction": {"heads": 0}}, "reduction.heads=0"),
+        ("gcn", {"reduction": {"head": 4}}, "reduction.head: .*layers, heads, window"),
+        ("gcn", {"readout": ["transformer"], "reduction": {"heads": 5}}, "width=12: the 5 heads"),
+        ("mlp_segment", {"view": "trace"}, "view=trace: use statements or per_store"),
+        ("mlp_segment", {"row_layers": 0}, "row_layers=0"),
+        ("mlp_segment", {"program_layers": 1.5}, "program_layers=1.5"),
+        ("trace_transformer", {"heads": 5}, "width=12: the 5 heads"),
+        ("trace_transformer", {"window": 0}, "window=0"),
+        ("trace_transformer", {"readout": ["mode"]}, "readout="),
+    ],
+)
+def test_settings_of_parts_name_their_key(name, change, key):
+    with pytest.raises(ConfigError, match=f"model.network.{key}"):
+        NETWORKS[name](**change)
+
+
+@pytest.mark.parametrize("name", ["gcn", "mlp_segment", "trace_transformer"])
+def test_a_view_that_the_data_lack_is_named(name):
+    with pytest.raises(ConfigError, match=r"features\.views"):
+        NETWORKS[name](widths={"features": ViewWidths(0, 0, 7, 0)})
+
+
 def test_readout_names_the_poolings_there_are():
-    with pytest.raises(ConfigError, match="mean, sum, max, root"):
+    with pytest.raises(ConfigError, match="mean, sum, max, root, lstm, transformer"):
         Readout(4, 0, ["typo"], 0.0)
 
 
@@ -196,14 +251,15 @@ def test_moments_equal_those_of_all_nodes_at_once(programs, monkeypatch):
     np.testing.assert_allclose(kernels.mean, programs.ast.kernel_features.mean(axis=0, dtype=np.float64))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", OVER_GRAPHS)
 def test_kernel_features_reach_the_prediction(programs, name):
     torch.manual_seed(0)
     network = NETWORKS[name]().eval()
     batch = batch_of(programs, np.arange(3))
+    view = network.view
     one, other = (
         dataclasses.replace(
-            batch, views={"ast": dataclasses.replace(batch.graphs("ast"), kernel_features=torch.full((3, 1), value))}
+            batch, views={view: dataclasses.replace(batch.graphs(view), kernel_features=torch.full((3, 1), value))}
         )
         for value in (0.0, 1.0)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from kernelcast.models.networks.standardised import Standardised
 from kernelcast.models.view_batches import GraphBatch
@@ -31,5 +32,8 @@ class NodeEncoder(nn.Module):
 
     def forward(self, batch: GraphBatch) -> Float[Tensor, "nodes width"]:
         """One vector a node."""
-        joined = torch.cat([self.kind(batch.node_kind), self.scale(batch.node_features)], dim=1)
-        return torch.relu(self.norm(self.project(joined)))
+        # the columns of the kinds by kind, not by node: the layer is the same, and no node's kind needs a gradient
+        of_kind, of_features = self.project.weight.tensor_split([self.kind.embedding_dim], dim=1)
+        known = functional.linear(self.scale(batch.node_features), of_features, self.project.bias)
+        by_kind = functional.linear(self.kind.weight, of_kind)
+        return torch.relu(self.norm(known + by_kind.index_select(0, batch.node_kind)))

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.adjacency import Adjacency
+from kernelcast.models.networks.checks import require_size
+from kernelcast.models.networks.dropout import ReLUDropout
+from kernelcast.models.networks.network import GraphNetwork
 from kernelcast.models.networks.widths import Widths
 from kernelcast.models.view_batches import GraphBatch
+
+
+class GraphConvolution(nn.Module):
+    """`D^-1/2 (A + I) D^-1/2 x W + b`, the same as PyTorch Geometric's `GCNConv` with the same weights.
+
+    Kipf and Welling 2017 (arXiv 1609.02907), equation 2.
+
+    Args:
+        width: of a node's vector, before and after.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lin = nn.Linear(width, width, bias=False)
+        nn.init.xavier_uniform_(self.lin.weight)
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, nodes: Float[Tensor, "nodes width"], adjacency: Adjacency) -> Float[Tensor, "nodes width"]:
+        """New vectors of all nodes."""
+        return adjacency.times(self.lin(nodes), self.bias)
 
 
 class GCN(GraphNetwork):
@@ -36,6 +57,7 @@ class GCN(GraphNetwork):
         layers: int,
         readout: Sequence[str],
         dropout: float,
+        reduction: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -44,16 +66,17 @@ class GCN(GraphNetwork):
             kind_width=kind_width,
             readout=readout,
             dropout=dropout,
+            reduction=reduction,
         )
         require_size("model.network.layers", layers)
-        self.convolutions = nn.ModuleList(GCNConv(width, width, normalize=False) for _ in range(layers))
+        self.convolutions = nn.ModuleList(GraphConvolution(width) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
+        self.relu_dropout = ReLUDropout(dropout)
 
     def embed(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "nodes width"]:
         """Vectors of nodes that know of the nodes up to `layers` edges away."""
         # the same for all layers, so computed once
-        edge_index, weight = gcn_norm(batch.edge_index, None, batch.num_nodes, dtype=nodes.dtype)
+        adjacency = Adjacency.of(batch.edge_index, batch.num_nodes)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            nodes = nodes + self.dropout(torch.relu(norm(convolution(nodes, edge_index, weight))))
+            nodes = nodes + self.relu_dropout(norm(convolution(nodes, adjacency)))
         return nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch_geometric.utils import scatter
 
-from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.checks import require_size
+from kernelcast.models.networks.network import GraphNetwork
 from kernelcast.models.networks.widths import Widths
 from kernelcast.models.view_batches import GraphBatch
 
@@ -72,6 +73,7 @@ class GraphSAGE(GraphNetwork):
         l2_normalize: bool,
         readout: Sequence[str],
         dropout: float,
+        reduction: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -80,6 +82,7 @@ class GraphSAGE(GraphNetwork):
             kind_width=kind_width,
             readout=readout,
             dropout=dropout,
+            reduction=reduction,
         )
         require_size("model.network.layers", layers)
         require_size("model.network.message_width", message_width)

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from kernelcast.errors import ConfigError
 from kernelcast.models.batching import Batch
+from kernelcast.models.networks.checks import require_share, require_size
 from kernelcast.models.networks.encoder import NodeEncoder
 from kernelcast.models.networks.readout import Readout
+from kernelcast.models.networks.reductions import ReductionSettings
 from kernelcast.models.networks.standardised import Standardised
 from kernelcast.models.networks.widths import ViewWidths, Widths
 from kernelcast.models.view_batches import GraphBatch
@@ -46,7 +48,8 @@ class Network(nn.Module, ABC):
 
     def forward(self, batch: Batch) -> Float[Tensor, "programs"]:
         """One number a program, lower is faster, in the unit of the loss."""
-        return self.output_shift + self.output_scale * self.score(batch)
+        # in mixed precision a score has too few digits for seconds
+        return self.output_shift + self.output_scale * self.score(batch).to(self.output_scale.dtype)
 
     def set_output_range(self, shift: float, scale: float) -> None:
         """Makes an untrained network predict numbers of about this mean and spread."""
@@ -62,8 +65,9 @@ class GraphNetwork(Network, ABC):
         view: `ast` (the syntax tree) or `dataflow`.
         width: width of a node's vector.
         kind_width: width of the embedding of a node's kind.
-        readout: names of poolings, see `readout.POOLINGS`.
+        readout: names of reductions, see `reductions.POOLINGS` and `reductions.LEARNED`.
         dropout: share of values left out in training.
+        reduction: settings of the reductions that have weights, see `ReductionSettings`; the defaults of it by default.
 
     Raises:
         ConfigError: a view, a width or a share that cannot work.
@@ -78,6 +82,7 @@ class GraphNetwork(Network, ABC):
         kind_width: int,
         readout: Sequence[str],
         dropout: float,
+        reduction: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         if view not in GRAPH_VIEWS:
@@ -89,7 +94,7 @@ class GraphNetwork(Network, ABC):
         self.view = view
         self.views = (view,)
         self.encoder = NodeEncoder(of_view.kinds, of_view.features, kind_width, width)
-        self.readout = Readout(width, of_view.kernel_features, readout, dropout)
+        self.readout = Readout(width, of_view.kernel_features, readout, dropout, ReductionSettings.of(reduction))
 
     def standardised(self) -> Mapping[tuple[str, str], Standardised]:
         """Features of the nodes and of the kernel."""
@@ -118,23 +123,3 @@ def view_widths(widths: Widths, view: str) -> ViewWidths:
             f"the network looks at the view `{view}`, which these programs do not have (only {', '.join(widths)}); add "
             "it to features.views and run `dvc repro graphs`"
         ) from None
-
-
-def require_size(key: str, value: object) -> None:
-    """Makes sure that a width or a number of layers is a whole number of at least 1.
-
-    Raises:
-        ConfigError: it is not; the message names `key`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{key}={value}: it must be a whole number of at least 1")
-
-
-def require_share(key: str, value: object) -> None:
-    """Makes sure that a share of values left out is a number from 0 to below 1.
-
-    Raises:
-        ConfigError: it is not; the message names `key`.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ConfigError(f"{key}={value}: it must be a number from 0 to below 1")

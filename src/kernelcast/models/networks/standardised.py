@@ -35,4 +35,4 @@ class Standardised(nn.Module):
 
     def forward(self, values: Float[Tensor, "rows features"]) -> Float[Tensor, "rows features"]:
         """The same values, standardised."""
-        return ((values - self.mean) * self.scale).clamp(-LARGEST_DEVIATION, LARGEST_DEVIATION)
+        return (values - self.mean).mul_(self.scale).clamp_(-LARGEST_DEVIATION, LARGEST_DEVIATION)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from kernelcast.errors import ConfigError
-from kernelcast.models.networks.network import GraphNetwork, require_size
+from kernelcast.models.networks.checks import require_size
+from kernelcast.models.networks.network import GraphNetwork
 from kernelcast.models.networks.widths import Widths
 from kernelcast.models.view_batches import GraphBatch
 
@@ -77,6 +78,7 @@ class TreeGRU(GraphNetwork):
         layers: int,
         readout: Sequence[str],
         dropout: float,
+        reduction: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -85,6 +87,7 @@ class TreeGRU(GraphNetwork):
             kind_width=kind_width,
             readout=readout,
             dropout=dropout,
+            reduction=reduction,
         )
         require_size("model.network.layers", layers)
         if view != "ast":
