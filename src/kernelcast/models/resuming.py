@@ -60,12 +60,12 @@ class AtomicCheckpoints(TorchCheckpointIO):
 def find_resume_point(workspace: Path, identity: str) -> ResumePoint | None:
     """What a killed training of this identity has left; None where there is nothing to go on from.
 
-    A torn file, or one of another training, is told in one line: then the training begins anew.
+    A torn file, or one of another training, is told in one line and removed: then the training begins anew.
     """
     path = workspace / CHECKPOINT_FILE
+    remove_leftovers(path)
     if not path.is_file():
         return None
-    remove_leftovers(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[STATE]
         of_this_training = state["identity"] == identity
@@ -73,9 +73,11 @@ def find_resume_point(workspace: Path, identity: str) -> ResumePoint | None:
     # torch tells of a torn file by errors of many kinds
     except Exception as error:
         logger.warning("%s cannot be read (%s): the training begins anew", path, type(error).__name__)
+        path.unlink()
         return None
     if not of_this_training:
         logger.warning("%s is of another training (settings, data or code differ): this one begins anew", path)
+        path.unlink()
         return None
     logger.info("going on after epoch %d, which an earlier process has left in %s", len(history), path)
     return ResumePoint(path, history)

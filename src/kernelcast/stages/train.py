@@ -7,9 +7,8 @@ import logging
 import math
 import shlex
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from kernelcast.stages.instantiation import made
 from kernelcast.stages.provenance import provenance
 from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
 from kernelcast.stages.tracking import TrackedRun, tracked_run
+from kernelcast.stages.workspace import TrainingWorkspace, training_workspace
 
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
@@ -47,12 +47,14 @@ LONGEST_ROW_LIST = 16 * 2**20
 class History:
     """A `MetricLog` that keeps every value for the learning curve and passes it on to the tracked run."""
 
-    def __init__(self, run: TrackedRun) -> None:
+    def __init__(self, run: TrackedRun, workspace: TrainingWorkspace) -> None:
         self.run = run
+        self.workspace = workspace
         self.rows: dict[int, dict[str, float]] = {}
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Records `values` at `step`."""
+        self.workspace.note()
         self.rows.setdefault(step, {}).update(values)
         self.run.metrics(values, step)
 
@@ -73,7 +75,8 @@ class History:
 def train(config: DictConfig) -> float:
     """Trains `config.model` on the training part of `config.split`.
 
-    Writes the model, how it was made and its learning curve to `config.output`, or to this run's own folder.
+    Writes the model, how it was made and its learning curve to `config.output`, or to this run's own folder. After a
+    kill the same command goes on where it was.
 
     Returns:
         The metric that `config.objective` names; NaN where this run has no value of it.
@@ -95,7 +98,7 @@ def train(config: DictConfig) -> float:
         )
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
-    with tracked_run(config, f"{name} on {config.split}", "train") as run:
+    with tracked_run(config, f"{name} on {config.split}", "train") as run, ExitStack() as held:
         run.tags({OVERRIDES_TAG: shlex.join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         check_objective(config.objective)
@@ -111,10 +114,10 @@ def train(config: DictConfig) -> float:
         data_hash = read_data_hash(graphs)
         run.dataset("graphs", data_hash, graphs)
 
-        history = History(run)
-        started = time.perf_counter()
-        model.fit(programs.select(split.train), programs.select(split.valid), history)
-        seconds = time.perf_counter() - started
+        workspace = held.enter_context(training_workspace(config, split_hash, data_hash, run))
+        history = History(run, workspace)
+        model.fit(programs.select(split.train), programs.select(split.valid), history, workspace.folder)
+        seconds = workspace.seconds
 
         values = {TRAIN_SECONDS: seconds}
         for part, rows in (("valid", split.valid), ("test", split.test)):

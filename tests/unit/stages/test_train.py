@@ -1,7 +1,11 @@
-"""What a training leaves behind for whoever wants to repeat it."""
+"""What a training leaves behind for whoever wants to repeat it, or to go on with it."""
 
+import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import mlflow
@@ -13,16 +17,17 @@ from mlflow.entities import Run
 from omegaconf import OmegaConf, open_dict
 
 from kernelcast.errors import ConfigError
-from kernelcast.files import read_json
+from kernelcast.files import only_process, read_json
 from kernelcast.graphs.splits import read_split, read_split_hash
 from kernelcast.stages import train as stage
 from kernelcast.stages.config import register_schemas
+from kernelcast.stages.workspace import FOLDER, RESUMED_TAG
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
 
 def train(root: Path, *overrides: str) -> Run:
-    """Trains the model that learns nothing, as the script does, and gives back its run."""
+    """Trains, as the script does, by default the model that learns nothing, and gives back the run."""
     register_schemas()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         asked = [f"paths.root={root}", "model=random", "output=trained", *overrides]
@@ -81,3 +86,81 @@ def test_a_long_list_of_rows_is_named_by_its_hash(
     kept = artifacts_of(train(root, "split=random"), tmp_path / "kept")
     assert [path.name for path in kept.iterdir()] == ["random.json"]
     assert len(json.loads((kept / "random.json").read_text())["rows"]["hash"]) == 16
+
+
+GCN = ("model=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=4")
+
+
+def curve(root: Path) -> list[dict[str, str]]:
+    with (root / "trained/history.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def unfinished(root: Path) -> list[Path]:
+    return [path for path in (root / "runs" / FOLDER).iterdir() if path.is_dir()]
+
+
+def interrupt(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begins the training and ends it by Ctrl-C as its third epoch ends."""
+    record = stage.History.metrics
+
+    def stop(history, values, step):
+        record(history, values, step)
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(stage.History, "metrics", stop)
+        train(root, *GCN)
+
+
+def test_an_interrupted_training_goes_on_in_a_new_run(
+    trained_folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trained_folder.copy(tmp_path / "project").root
+    train(root, *GCN)
+    undisturbed, weights = curve(root), (root / "trained/model/weights.safetensors").read_bytes()
+    assert unfinished(root) == []
+
+    interrupt(root, monkeypatch)
+    assert len(unfinished(root)) == 1
+    # another training does not find it
+    assert RESUMED_TAG not in train(root, *GCN, "seed=1").data.tags
+    run = train(root, *GCN)
+    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
+    killed = client.get_run(run.data.tags[RESUMED_TAG])
+    assert killed.info.status == "KILLED"
+    assert curve(root) == undisturbed
+    assert (root / "trained/model/weights.safetensors").read_bytes() == weights
+    # the new run has the whole curve
+    assert [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")] == [0, 1, 2, 3]
+    assert unfinished(root) == []
+
+
+def test_the_same_training_twice_at_once_keeps_out_of_the_other_ones_way(
+    trained_folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trained_folder.copy(tmp_path / "project").root
+    interrupt(root, monkeypatch)
+    (folder,) = unfinished(root)
+    kept = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with only_process(folder, AssertionError()):
+        run = train(root, *GCN)
+    assert RESUMED_TAG not in run.data.tags
+    assert len(curve(root)) == 4
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == kept
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_run_with_one_folder(trained_folder, tmp_path: Path) -> None:
+    root = trained_folder.copy(tmp_path / "project").root
+    script = CONF.parent / "scripts/train.py"
+    command = [sys.executable, str(script), f"paths.root={root}", *GCN, "trainer.devices=2", "trainer.batch_programs=8"]
+    subprocess.run(command, check=True, cwd=tmp_path, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("kernelcast").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert len(client.get_metric_history(run.info.run_id, "valid/loss")) == 4
+    (output,) = (root / "runs/train").glob("*/output")
+    assert (output / "training.json").is_file()
+    assert unfinished(root) == []
