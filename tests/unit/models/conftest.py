@@ -12,11 +12,12 @@ from hydra.utils import instantiate
 from kernelcast.graphs.dataflow import EDGE_KINDS as DATAFLOW_EDGE_KINDS
 from kernelcast.graphs.dataflow import OPCODES
 from kernelcast.graphs.dataset.store import feature_version
+from kernelcast.graphs.flat_columns import STATEMENT_FEATURES
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.per_store import COLUMN_NAMES as STORE_NAMES
 from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.trace_columns import BLOCK_BUCKETS, PRIMITIVES
 from kernelcast.graphs.trace_columns import COLUMN_NAMES as TRACE_NAMES
-from kernelcast.graphs.trace_columns import PRIMITIVES
 from kernelcast.graphs.views import AstGraphs, DataflowGraphs, FlatFeatures, StatementRows, TraceTokens
 from kernelcast.graphs.vocabulary import NODE_FEATURES, NODE_KINDS
 
@@ -88,8 +89,8 @@ def make_programs(
         "ast": trees,
         "dataflow": as_dataflow(trees),
         "features": FlatFeatures(FLAT_NAMES, flat_values),
-        "statements": made_up_rows(random, flat_values, columns=8),
-        "per_store": made_up_rows(random, flat_values, columns=len(STORE_NAMES)),
+        "statements": made_up_rows(random, flat_values, tuple(feature.name for feature in STATEMENT_FEATURES)),
+        "per_store": made_up_rows(random, flat_values, STORE_NAMES),
         "trace": made_up_trace(random, flat_values),
     }
     return Programs.in_memory(
@@ -119,12 +120,11 @@ def as_dataflow(trees: AstGraphs) -> DataflowGraphs:
     )
 
 
-def made_up_rows(random: np.random.Generator, flat: np.ndarray, columns: int) -> StatementRows:
+def made_up_rows(random: np.random.Generator, flat: np.ndarray, names: tuple[str, ...]) -> StatementRows:
     """One to four statements a program; the program's own features stand in the first columns of each, a little off."""
     counts = random.integers(1, 5, size=len(flat))
-    values = random.normal(size=(counts.sum(), columns))
+    values = random.normal(size=(counts.sum(), len(names)))
     values[:, : flat.shape[1]] = np.repeat(flat, counts, axis=0) + 0.05 * values[:, : flat.shape[1]]
-    names = tuple(f"column_{column}" for column in range(columns))
     return StatementRows(names, _offset(counts), values.astype(np.float32))
 
 
@@ -132,7 +132,9 @@ def made_up_trace(random: np.random.Generator, flat: np.ndarray) -> TraceTokens:
     """Three to nine steps a program; the program's own features stand among the numbers of each step, a little off."""
     counts = random.integers(3, 10, size=len(flat))
     values = random.normal(size=(counts.sum(), len(TRACE_NAMES)))
-    values[:, : flat.shape[1]] = np.repeat(flat, counts, axis=0) + 0.05 * values[:, : flat.shape[1]]
+    values[:, -flat.shape[1] :] = np.repeat(flat, counts, axis=0) + 0.05 * values[:, -flat.shape[1] :]
+    for code in ("word", "block"):
+        values[:, TRACE_NAMES.index(code)] = random.integers(1 + BLOCK_BUCKETS, size=counts.sum())
     primitive = random.integers(len(PRIMITIVES), size=counts.sum()).astype(np.int16)
     return TraceTokens(TRACE_NAMES, _offset(counts), primitive, values.astype(np.float32))
 
