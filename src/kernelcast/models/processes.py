@@ -152,6 +152,9 @@ def _companion(rank: int, port: int, threads: int, pickled: bytes, ready: Connec
         ready.send(True)
         with distributed_environment(threads):
             work(OwnProcesses(rank, port), *arguments)
+    except KernelcastError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
     except Exception:
         traceback.print_exc()
         sys.exit(1)
