@@ -20,7 +20,7 @@ OBJECTIVES: dict[Aim, dict[str, Any]] = {
     Aim.SQUARED_ERROR: {"objective": "regression"},
     # the nearest that LightGBM has to plain pairs: those of the first half or so of a workload count, not its top alone
     Aim.PAIRWISE: {"objective": "lambdarank", "lambdarank_truncation_level": 100},
-    Aim.LAMBDARANK: {"objective": "lambdarank", "lambdarank_truncation_level": 16},
+    Aim.LAMBDARANK: {"objective": "lambdarank", "lambdarank_truncation_level": 30},
 }
 """LightGBM's objective for what a loss aims at, with what belongs to it."""
 

@@ -31,7 +31,7 @@ OBJECTIVES: dict[Aim, dict[str, Any]] = {
         "objective": "rank:ndcg",
         # each of the programs that are ranked first is compared with all of its workload
         "lambdarank_pair_method": "topk",
-        "lambdarank_num_pair_per_sample": 16,
+        "lambdarank_num_pair_per_sample": 32,
         "ndcg_exp_gain": False,
     },
 }
