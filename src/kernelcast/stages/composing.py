@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -28,6 +30,18 @@ def conf_folder() -> Path:
     raise ConfigError("there is no folder conf; run the command in a checkout of kernelcast")
 
 
+@contextmanager
+def hydra_at(folder: Path) -> Iterator[None]:
+    """Lets Hydra compose from `folder`, also within a script that Hydra runs, which would be refused."""
+    hydra = GlobalHydra.instance()
+    script, hydra.hydra = hydra.hydra, None
+    try:
+        with initialize_config_dir(str(folder), version_base="1.3"):
+            yield
+    finally:
+        hydra.hydra = script
+
+
 def composed(stage: str, overrides: Sequence[str], caller: DictConfig, hydra_knows: bool = False) -> DictConfig:
     """The resolved configuration of the stage `stage` with the paths and the tracking of the caller's.
 
@@ -43,7 +57,7 @@ def composed(stage: str, overrides: Sequence[str], caller: DictConfig, hydra_kno
     """
     register_schemas()
     try:
-        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        with hydra_at(conf_folder()):
             config = compose(stage, overrides=list(overrides), return_hydra_config=True)
         if hydra_knows:
             HydraConfig.instance().set_config(config)

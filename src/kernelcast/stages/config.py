@@ -207,6 +207,65 @@ class LookConfig:
     paths: PathsConfig = MISSING
 
 
+@dataclass
+class DatabaseConfig:
+    """A tuning database that becomes the measurements of an experiment."""
+
+    source: str = MISSING
+    target: Any = None
+
+
+class TableColumns(StrEnum):
+    """What the columns of a table of results are."""
+
+    metrics = "metrics"
+    splits = "splits"
+
+
+@dataclass
+class ExperimentConfig:
+    """Root of `scripts/experiment.py`; a file of conf/experiment fills in the upper part."""
+
+    name: str = MISSING
+    title: str = MISSING
+    question: str = MISSING
+    source: str = MISSING
+    measurements: list[str] = field(default_factory=list)
+    database: DatabaseConfig | None = None
+    graphs: dict[str, Any] = MISSING
+    splits: dict[str, Any] = MISSING
+    runs: dict[str, Any] = MISSING
+    metrics: list[str] = MISSING
+    columns: TableColumns = MISSING
+    seeds: list[int] = MISSING
+    train_overrides: list[str] = MISSING
+    jobs: int | None = None
+    retrain: bool = MISSING
+    page: bool = MISSING
+    paths: PathsConfig = MISSING
+    tracking: TrackingConfig = MISSING
+
+
+@dataclass
+class ResultsConfig:
+    """Root of `scripts/results.py`."""
+
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class RegisterConfig:
+    """Root of `scripts/register.py`."""
+
+    split: str = MISSING
+    model: str | None = None
+    metric: str = MISSING
+    name: str | None = None
+    replace: bool = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
 SCHEMAS: dict[str, type] = {
     "measure": MeasureConfig,
     "graphs": GraphsConfig,
@@ -216,6 +275,9 @@ SCHEMAS: dict[str, type] = {
     "look": LookConfig,
     "export": ExportConfig,
     "import": ImportConfig,
+    "experiment": ExperimentConfig,
+    "results": ResultsConfig,
+    "register": RegisterConfig,
 }
 
 

@@ -24,7 +24,11 @@ DECISIVE = ("model", "loss", "trainer", "seed", "split", "from_run")
 
 
 def provenance(
-    config: DictConfig, kind: str, description: Description, data_hash: str, values: Mapping[str, float]
+    config: DictConfig,
+    kind: str,
+    description: Description,
+    hashes: tuple[str, str],
+    values: Mapping[str, float],
 ) -> dict[str, Any]:
     """The entries of `training.json` beside those that `evaluate` asks for.
 
@@ -32,13 +36,14 @@ def provenance(
         config: the resolved configuration of the training.
         kind: what the predictions mean, a `PredictionKind`.
         description: of the programs.
-        data_hash: of the programs.
+        hashes: of the programs: version of the features, content.
         values: the last metrics of the run.
     """
     return {
         "config": OmegaConf.to_container(config, resolve=True, enum_to_str=True),
         "unit": UNITS[kind],
-        "data_hash": data_hash,
+        "feature_version": hashes[0],
+        "data_hash": hashes[1],
         "measurements_hash": description.measurements_hash,
         "features": dataclasses.asdict(description.options),
         "targets": [target.target for target in description.targets],

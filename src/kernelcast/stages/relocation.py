@@ -34,7 +34,13 @@ def relocate_artifacts(database: Path, old: str, new: str) -> bool:
         rows = connection.execute("SELECT artifact_uri FROM runs WHERE substr(artifact_uri, 1, ?) = ?", (len(old), old))
         if not any(_path(new + uri.removeprefix(old)).exists() for (uri,) in rows):
             return False
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+        for table, column in (
+            ("experiments", "artifact_location"),
+            ("runs", "artifact_uri"),
+            # registered models
+            ("model_versions", "source"),
+            ("model_versions", "storage_location"),
+        ):
             connection.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
                 (new, len(old) + 1, len(old), old),

@@ -137,7 +137,9 @@ def train(config: DictConfig) -> float:
             # tells evaluate that what it tests on was not learned from
             "split_hash": split_hash,
             "mlflow_run_id": run.run_id,
-            **provenance(config, str(model.kind), read_description(graphs), data_hash, values),
+            **provenance(
+                config, str(model.kind), read_description(graphs), (programs.feature_version, data_hash), values
+            ),
         }
         write_outputs(output, model, settings, history)
         log_outputs(run, output, history)
