@@ -109,7 +109,8 @@ def companions(count: int, threads: int, work: Callable[..., None], *arguments: 
     finally:
         for process in processes:
             if process.pid is not None:
-                process.terminate()
+                # not SIGTERM, at which Lightning would talk with the others once more
+                process.kill()
                 process.join()
 
 
@@ -121,7 +122,7 @@ def _raise_ended(processes: list[SpawnProcess], error: RuntimeError | None) -> N
         told = ", ".join(f"process {rank} with status {code}" for rank, code in ended.items())
         raise KernelcastError(
             f"training on several devices stopped, since not all of its processes lived: {told} ended (its own message "
-            "is above; -9 is a lack of memory); run the same command again, or with trainer.devices=1"
+            "is above; -9 is mostly a lack of memory); run the same command again, or with trainer.devices=1"
         ) from error
 
 
