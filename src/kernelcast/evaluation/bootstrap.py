@@ -1,4 +1,4 @@
-"""How sure a mean over workloads is: bootstrap intervals.
+"""How sure a figure is: bootstrap intervals over programs, workloads and seeds.
 
 Two questions, two ways to resample (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 8 and 13):
 
@@ -7,19 +7,29 @@ Two questions, two ways to resample (Efron and Tibshirani, An Introduction to th
 - The workloads are new to the model. The claim is about workloads in general: workloads are drawn again, then programs
   within each. With few workloads this interval is wide, and still too narrow: two workloads cannot show how much
   workloads differ.
+
+In both, a model that was trained with several seeds has its seeds drawn again too: the claim is about the way of
+training, not about one lucky start. Of r seeds r - 1 are drawn: the mean of r drawn ones would vary by (r - 1) / r of
+what the mean over seeds does, which matters where r is 2 or 5 (Rao and Wu, Resampling inference with complex survey
+data, Journal of the American Statistical Association 83, 1988, section 2). A single seed shows no such spread, and its
+interval does not have it.
+
+Every model meets the same draws of programs and workloads, so the difference of two models draw by draw is paired.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kernelcast.evaluation.metrics import absolute_percentage_errors, dense_ranks, pair_signs, squared_log_errors
-from kernelcast.evaluation.summary import Metric, defined_metrics, workload_rows
+from kernelcast.evaluation.aggregation import Pooling, pooled
+from kernelcast.evaluation.resampling import DrawnPrograms
+from kernelcast.evaluation.summary import defined_metrics, noise_gap, workload_rows
 from kernelcast.models.protocol import PredictionKind
 
 if TYPE_CHECKING:
@@ -59,158 +69,172 @@ class Bootstrap:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and both ends of its bootstrap interval."""
+    """A figure and both ends of its bootstrap interval.
+
+    Attributes:
+        value: the mean over the seeds, where there are several.
+        low: lower end.
+        high: upper end.
+        seed_deviation: standard deviation over the seeds; None for one seed.
+    """
 
     value: float
     low: float
     high: float
+    seed_deviation: float | None = None
 
 
 @dataclass(frozen=True)
-class Interval:
-    """Lower and upper end of a percentile interval."""
+class Replicates:
+    """One metric of one model, for every workload that has it.
 
-    low: float
-    high: float
-
-
-def bootstrap_intervals(
-    programs: Programs,
-    predicted: Float64[np.ndarray, "programs"],
-    kind: PredictionKind | str,
-    resampling: Resampling,
-    samples: int,
-    confidence: float,
-    seed: int,
-) -> dict[str, Interval]:
-    """Percentile interval of the mean over workloads of every metric that is defined.
-
-    The same seed draws the same programs for every model, so that models are compared on equal draws.
-
-    Args:
-        programs: the programs that were predicted.
-        predicted: their predictions.
-        kind: what the predictions mean.
-        resampling: what is drawn again.
-        samples: number of draws.
-        confidence: share of the draws inside the interval, in (0, 1).
-        seed: of the draws.
+    Attributes:
+        workloads: places of these workloads in `Resampled.workloads`.
+        values: of the programs as they are.
+        drawn: of every draw.
     """
-    random = np.random.default_rng(seed)
-    replicates: dict[str, list[Float64[np.ndarray, "samples"]]] = {}
-    for _, rows in workload_rows(programs.workload):
-        truth = programs.log_seconds[rows]
-        draws = random.integers(len(rows), size=(samples, len(rows)))
-        jitter = random.random(draws.shape)
-        for metric in defined_metrics(truth, kind):
-            values = resampled_metric(metric, truth, predicted[rows], draws, jitter)
-            replicates.setdefault(metric.name, []).append(values)
-    tail = 100 * (1 - confidence) / 2
-    intervals = {}
-    for name, of_workloads in replicates.items():
-        means = mean_over_workloads(np.stack(of_workloads), resampling, seed)
-        low, high = np.percentile(means, [tail, 100 - tail])
-        intervals[name] = Interval(float(low), float(high))
-    return intervals
+
+    workloads: Int64[np.ndarray, "workloads"]
+    values: Float64[np.ndarray, "seeds workloads"]
+    drawn: Float64[np.ndarray, "seeds workloads samples"]
 
 
-def mean_over_workloads(
-    replicates: Float64[np.ndarray, "workloads samples"], resampling: Resampling, seed: int
-) -> Float64[np.ndarray, "samples"]:
-    """Mean over the workloads of each draw, with the workloads drawn again where `resampling` asks for it."""
-    return drawn_again(replicates, resampling, seed).mean(axis=0)
+@dataclass(frozen=True)
+class Resampled:
+    """The test programs of a split, drawn again once for all models.
+
+    Attributes:
+        workloads: number, in `Programs.workload_names`, of every workload with programs.
+        programs: the draws of each.
+        resampling: what is drawn again.
+        bootstrap: how.
+    """
+
+    workloads: Int64[np.ndarray, "workloads"]
+    programs: tuple[DrawnPrograms, ...]
+    resampling: Resampling
+    bootstrap: Bootstrap
+    _chosen: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls, programs: Programs, resampling: Resampling, bootstrap: Bootstrap, noise_ratio: float | None = None
+    ) -> Resampled:
+        """Draws the programs of every workload.
+
+        Args:
+            programs: what models are scored on.
+            resampling: what the intervals draw again.
+            bootstrap: how.
+            noise_ratio: times that differ by this factor or less may be noise; None where it is unknown.
+        """
+        gap = noise_gap(noise_ratio)
+        numbers, drawn = [], []
+        for number, rows in workload_rows(programs.workload):
+            numbers.append(number)
+            truth, seed = programs.log_seconds[rows], (bootstrap.seed, number)
+            drawn.append(DrawnPrograms.draw(rows, truth, bootstrap.samples, gap, seed))
+        return cls(np.array(numbers, dtype=np.int64), tuple(drawn), resampling, bootstrap)
+
+    def replicates(
+        self, predicted: Float64[np.ndarray, "seeds programs"], kind: PredictionKind | str
+    ) -> dict[str, Replicates]:
+        """Every defined metric of every workload, seed and draw, by metric name."""
+        places: dict[str, list[int]] = {}
+        values: dict[str, list[np.ndarray]] = {}
+        drawn: dict[str, list[np.ndarray]] = {}
+        for place, programs in enumerate(self.programs):
+            defined = defined_metrics(programs.truth, kind, programs.gap)
+            of_draws = programs.metrics(predicted, [metric.name for metric in defined])
+            for metric in defined:
+                places.setdefault(metric.name, []).append(place)
+                drawn.setdefault(metric.name, []).append(of_draws[metric.name])
+                of_seeds = [metric.function(programs.truth, one[programs.rows]) for one in predicted]
+                values.setdefault(metric.name, []).append(np.array(of_seeds))
+        return {
+            name: Replicates(np.array(places[name]), np.stack(values[name], axis=1), np.stack(drawn[name], axis=1))
+            for name in places
+        }
+
+    def pooled(
+        self,
+        replicates: Replicates,
+        pooling: Pooling,
+        weights: Float64[np.ndarray, "workloads"],
+        stream: int = 0,
+    ) -> tuple[Float64[np.ndarray, "seeds"], Float64[np.ndarray, "seeds samples"]]:
+        """One figure of several workloads, of every seed, and of every seed and draw.
+
+        Args:
+            replicates: of the metric.
+            pooling: how workloads become one.
+            weights: of the workloads of `replicates`; those of weight 0 are left out, some weight is above 0.
+            stream: which draws of workloads; the same for the same figure of every model.
+        """
+        kept = np.flatnonzero(weights > 0)
+        weights = weights[kept]
+        drawn = replicates.drawn[:, kept]
+        programs = [self.programs[place] for place in replicates.workloads[kept]]
+        best = np.stack([one.best_log_seconds for one in programs])
+        fastest = np.array([one.truth[0] for one in programs])
+        value = pooled(pooling, replicates.values[:, kept], fastest, weights)
+        if self.resampling is Resampling.PROGRAMS:
+            return value, pooled(pooling, np.moveaxis(drawn, 1, 2), best.T, weights)
+        workload, draw = self._drawn_workloads(len(kept), stream)
+        # draw by draw and seed by seed: values of (seeds, samples, workloads)
+        flat = (workload * self.bootstrap.samples + draw).ravel()
+        shape = (len(drawn), *workload.shape)
+        again = np.take(drawn.reshape(len(drawn), -1), flat, axis=1).reshape(shape)
+        return value, pooled(pooling, again, best.ravel()[flat].reshape(workload.shape), weights[workload])
+
+    def _drawn_workloads(self, count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
+        if (count, stream) not in self._chosen:
+            self._chosen[count, stream] = workload_draws(count, self.bootstrap, stream)
+        return self._chosen[count, stream]
+
+    def over_seeds(
+        self, value: Float64[np.ndarray, "seeds"], drawn: Float64[np.ndarray, "seeds samples"], name: str
+    ) -> tuple[Estimate, Float64[np.ndarray, "samples"]]:
+        """The mean over the seeds with its interval, and the mean of every draw, with the seeds drawn again.
+
+        Args:
+            value: of every seed.
+            drawn: of every seed and draw.
+            name: of the model: seeds of two models have nothing to do with each other, so each model has its own draws.
+        """
+        shares = seed_shares(len(value), self.bootstrap, name)
+        means = np.einsum("rs,sr->s", drawn, shares)
+        low, high = np.percentile(means, self.bootstrap.ends)
+        deviation = float(np.std(value, ddof=1)) if len(value) > 1 else None
+        return Estimate(float(value.mean()), float(low), float(high), deviation), means
+
+
+def workload_draws(count: int, bootstrap: Bootstrap, stream: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which workloads each draw has, and which draw of programs of each.
+
+    Any draw of programs, so that a workload chosen twice brings two independent draws.
+
+    Returns:
+        Both int64 of (samples, workloads).
+    """
+    random = np.random.default_rng([bootstrap.seed, 1, stream])
+    shape = (bootstrap.samples, count)
+    return random.integers(count, size=shape), random.integers(bootstrap.samples, size=shape)
+
+
+def seed_shares(seeds: int, bootstrap: Bootstrap, name: str) -> Float64[np.ndarray, "samples seeds"]:
+    """Share of every seed in each draw: r - 1 of r seeds are drawn with repeats; a single seed is always there."""
+    if seeds == 1:
+        return np.ones((bootstrap.samples, 1))
+    random = np.random.default_rng([bootstrap.seed, 2, zlib.crc32(name.encode())])
+    return random.multinomial(seeds - 1, np.full(seeds, 1 / seeds), size=bootstrap.samples) / (seeds - 1)
 
 
 def drawn_again(
-    replicates: Float64[np.ndarray, "*figures workloads samples"], resampling: Resampling, seed: int
+    replicates: Float64[np.ndarray, "*figures workloads samples"], resampling: Resampling, bootstrap: Bootstrap
 ) -> Float64[np.ndarray, "*figures workloads samples"]:
     """Figures of each workload and draw, with the workloads drawn again where `resampling` asks for it."""
     if resampling == Resampling.PROGRAMS:
         return replicates
-    workloads, samples = replicates.shape[-2:]
-    random = np.random.default_rng([seed, 1])
-    chosen = random.integers(workloads, size=(samples, workloads))
-    # from any draw of programs, so that a workload chosen twice brings two independent draws
-    draw = random.integers(samples, size=(samples, workloads))
-    return np.swapaxes(replicates[..., chosen, draw], -1, -2)
-
-
-def resampled_metric(
-    metric: Metric,
-    truth: Float64[np.ndarray, "n"],
-    predicted: Float64[np.ndarray, "n"],
-    draws: Int64[np.ndarray, "samples n"],
-    jitter: Float64[np.ndarray, "samples n"],
-) -> Float64[np.ndarray, "samples"]:
-    """Value of `metric` for every draw of programs of one workload.
-
-    Args:
-        metric: which.
-        truth: log seconds.
-        predicted: predictions.
-        draws: programs of each draw, with repeats.
-        jitter: uniform in [0, 1), decides which of equally predicted programs is ranked first.
-    """
-    match metric.name:
-        case "kendall_tau":
-            return resampled_order(truth, predicted, draws)[0]
-        case "pairwise_accuracy":
-            return resampled_order(truth, predicted, draws)[1]
-        case "top_1" | "top_5":
-            return resampled_top_k(truth, predicted, draws, jitter, k=int(metric.name.removeprefix("top_")))
-        case "mape":
-            return absolute_percentage_errors(truth, predicted)[draws].mean(axis=1)
-        case "log_rmse":
-            return np.sqrt(squared_log_errors(truth, predicted)[draws].mean(axis=1))
-    raise AssertionError(f"metric {metric.name} has no resampled form")
-
-
-def resampled_order(
-    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], draws: Int64[np.ndarray, "samples n"]
-) -> tuple[Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"]]:
-    """Kendall's tau-b and pairwise accuracy of every draw.
-
-    Copies of one program are ties in both and count nowhere, as in the plain metric.
-    """
-    agreement, true_pairs, predicted_pairs = order_sums(truth, predicted, draws)
-    scale = np.sqrt(true_pairs * predicted_pairs)
-    tau = np.divide(agreement, scale, out=np.zeros(len(draws)), where=scale > 0)
-    accuracy = 0.5 + 0.5 * np.divide(agreement, true_pairs, out=np.zeros(len(draws)), where=true_pairs > 0)
-    return tau, accuracy
-
-
-def order_sums(
-    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], draws: Int64[np.ndarray, "samples n"]
-) -> tuple[Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"], Float64[np.ndarray, "samples"]]:
-    """For every draw: pairs that agree minus pairs that disagree, pairs ordered in the truth and in `predicted`.
-
-    With w how often each program was drawn and S, P the signs of all pairs of the truth and of the prediction, a sum
-    over the pairs of a draw is the quadratic form w' (S * P) w: no pair is looked at once per draw. Each pair counts in
-    both directions.
-    """
-    samples, n = draws.shape
-    weights = np.bincount((draws + n * np.arange(samples)[:, None]).ravel(), minlength=samples * n)
-    weights = weights.reshape(samples, n).astype(np.float64)
-    true_sign, predicted_sign = pair_signs(truth), pair_signs(predicted)
-
-    def pair_sum(pairs: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "samples"]:
-        total: Float64[np.ndarray, "samples"] = np.einsum("sn,sn->s", weights @ pairs, weights)
-        return total
-
-    return pair_sum(true_sign * predicted_sign), pair_sum(np.abs(true_sign)), pair_sum(np.abs(predicted_sign))
-
-
-def resampled_top_k(
-    truth: Float64[np.ndarray, "n"],
-    predicted: Float64[np.ndarray, "n"],
-    draws: Int64[np.ndarray, "samples n"],
-    jitter: Float64[np.ndarray, "samples n"],
-    k: int,
-) -> Float64[np.ndarray, "samples"]:
-    """Top-k score of every draw; equal predictions in random order, which has the expected value as its mean."""
-    order = dense_ranks(predicted)[draws] + jitter
-    first = np.argpartition(order, k - 1, axis=1)[:, :k]
-    drawn = truth[draws]
-    chosen = np.take_along_axis(drawn, first, axis=1).min(axis=1)
-    scores: Float64[np.ndarray, "samples"] = np.exp(drawn.min(axis=1) - chosen)
-    return scores
+    workload, draw = workload_draws(replicates.shape[-2], bootstrap, 0)
+    return np.swapaxes(replicates[..., workload, draw], -1, -2)

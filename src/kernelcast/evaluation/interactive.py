@@ -13,8 +13,8 @@ from plotly.subplots import make_subplots
 
 from kernelcast.evaluation.machine import NEAR_BEST, MachineState, speeds
 from kernelcast.evaluation.palette import COLOURS, PLOTLY_MARKERS, style
-from kernelcast.evaluation.plots import learning_panels, relative_times_and_places, seconds_of
-from kernelcast.evaluation.results import ModelResult, SplitResult
+from kernelcast.evaluation.plots import MOST_LEGEND_ENTRIES, learning_panels, relative_times_and_places, seconds_of
+from kernelcast.evaluation.results import SplitResult
 from kernelcast.evaluation.summary import METRIC_BY_NAME
 from kernelcast.models.protocol import PredictionKind
 
@@ -30,7 +30,14 @@ GRID = "#e2e5e9"
 def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
     """Mean Kendall's tau of every model on every split with its interval; the noise ceiling too."""
     figure = go.Figure()
-    names = list(dict.fromkeys(model.model for result in splits for model in result.models))
+    # by the mean over the splits that have it: the order of a single split is in its table
+    taus_of: dict[str, list[float]] = {}
+    for result in splits:
+        for model in result.models:
+            taus_of.setdefault(model.model, []).extend(
+                [model.metrics["kendall_tau"].value] if "kendall_tau" in model.metrics else []
+            )
+    names = sorted(taus_of, key=lambda name: -float(np.mean(taus_of[name])) if taus_of[name] else 2.0)
     for number, result in enumerate(splits):
         colour, marker = style(number)
         models = [model for model in result.models if "kendall_tau" in model.metrics]
@@ -56,7 +63,7 @@ def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
             )
         )
     figure.add_vline(x=0, line={"color": "black", "dash": "dot", "width": 1})
-    figure.update_layout(height=150 + 46 * len(names))
+    figure.update_layout(height=150 + (26 + 10 * len(splits)) * len(names))
     figure.update_xaxes(title="mean Kendall's tau")
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[f"{name} " for name in names], range=[len(names) - 0.5, -0.5]
@@ -64,8 +71,11 @@ def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
     return dressed(figure)
 
 
-def prediction_chart(rows: pa.Table, kind: str) -> go.Figure:
-    """Predicted over measured time of one model, or predicted place over relative time for a model of ranks."""
+def prediction_chart(rows: pa.Table, kind: str, most_points: int) -> go.Figure:
+    """Predicted over measured time of one model, or predicted place over relative time for a model of ranks.
+
+    Of more than `most_points` programs, as many at even distances in the table are drawn.
+    """
     names = rows["workload"].to_pylist()
     true_seconds = np.exp(rows["log_seconds"].to_numpy())
     of_time = kind == PredictionKind.LOG_SECONDS
@@ -73,13 +83,18 @@ def prediction_chart(rows: pa.Table, kind: str) -> go.Figure:
         x, y = 1e6 * true_seconds, 1e6 * seconds_of(rows["prediction"].to_numpy())
     else:
         x, y = relative_times_and_places(true_seconds, rows["prediction"].to_numpy(), names)
-    scatter = go.Scattergl if rows.num_rows > MOST_SVG_POINTS else go.Scatter
-    keys, workload = np.asarray(rows["program_key"].to_pylist()), np.asarray(names, dtype=object)
+    # places are among all programs, those left out too
+    drawn = np.unique(np.linspace(0, rows.num_rows - 1, min(most_points, rows.num_rows)).astype(np.int64))
+    x, y = x[drawn], y[drawn]
+    scatter = go.Scattergl if len(drawn) > MOST_SVG_POINTS else go.Scatter
+    keys, workload = (np.asarray(column, dtype=object)[drawn] for column in (rows["program_key"].to_pylist(), names))
     figure = go.Figure()
     unit = " µs" if of_time else ""
     for number, name in enumerate(sorted(set(names))):
         colour, marker = style(number)
         chosen = workload == name
+        if not chosen.any():
+            continue
         figure.add_trace(
             scatter(
                 name=name,
@@ -88,7 +103,8 @@ def prediction_chart(rows: pa.Table, kind: str) -> go.Figure:
                 mode="markers",
                 marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 8, "opacity": 0.75},
                 customdata=keys[chosen],
-                hovertemplate=f"measured %{{x:.4g}}{unit}<br>predicted %{{y:.4g}}{unit}<br>program %{{customdata}}",
+                hovertemplate=f"{name}<br>measured %{{x:.4g}}{unit}<br>predicted %{{y:.4g}}{unit}<br>"
+                "program %{customdata}",
             )
         )
     if of_time:
@@ -103,27 +119,52 @@ def prediction_chart(rows: pa.Table, kind: str) -> go.Figure:
         figure.update_xaxes(title="measured run time / fastest of the workload")
         figure.update_yaxes(title="predicted place (0 fastest, 1 slowest)")
     figure.update_xaxes(type="log", **decades(x))
-    figure.update_layout(height=520)
+    figure.update_layout(height=520, showlegend=len(set(names)) <= MOST_LEGEND_ENTRIES)
     return dressed(figure)
 
 
 def workload_chart(result: SplitResult, metric: str) -> go.Figure:
     """One metric of every model on every workload, as a coloured table with the numbers in it."""
-    models = [model for model in result.models if metric in model.metrics]
-    workloads = [
-        name for name in result.test_workloads if any(value_of(model, name, metric) is not None for model in models)
-    ]
-    values = [[value_of(model, name, metric) for model in models] for name in workloads]
-    shown = "{:.0%}" if metric == "mape" else "{:.2f}"
+    columns = {
+        model.model: {scores.workload: scores.metrics.get(metric) for scores in model.per_workload}
+        for model in result.models
+        if metric in model.metrics
+    }
+    return metric_table(columns, result.test_workloads, metric)
+
+
+def network_chart(result: SplitResult, metric: str) -> go.Figure:
+    """One metric of every model on every network, likewise."""
+    columns = {
+        model.model: {
+            scores.network: scores.metrics[metric].value for scores in model.per_network if metric in scores.metrics
+        }
+        for model in result.models
+        if metric in model.over_networks and model.per_network
+    }
+    return metric_table(columns, sorted({name for column in columns.values() for name in column}), metric)
+
+
+def metric_table(columns: Mapping[str, Mapping[str, float | None]], names: Sequence[str], metric: str) -> go.Figure:
+    """A coloured table with the numbers in it.
+
+    Args:
+        columns: value by row, by column.
+        names: of the rows, in order; those without any value are left out.
+        metric: whose values they are.
+    """
+    rows = [name for name in names if any(column.get(name) is not None for column in columns.values())]
+    values = [[column.get(name) for column in columns.values()] for name in rows]
+    shown = "{:.0%}" if METRIC_BY_NAME[metric].is_share else "{:.2f}"
     scale: dict[str, Any] = {"zmin": 0, "zmax": 1, "colorscale": "Blues"}
-    if metric == "kendall_tau":
+    if METRIC_BY_NAME[metric].by_chance == 0:
         scale = {"zmin": -1, "zmax": 1, "colorscale": "RdBu"}
     elif not METRIC_BY_NAME[metric].higher_is_better:
         scale = {"zmin": 0, "zmax": 1, "colorscale": "Oranges"}
     figure = go.Figure(
         go.Heatmap(
-            x=[model.model for model in models],
-            y=workloads,
+            x=list(columns),
+            y=rows,
             z=values,
             text=[["" if value is None else shown.format(value) for value in row] for row in values],
             texttemplate="%{text}",
@@ -135,7 +176,7 @@ def workload_chart(result: SplitResult, metric: str) -> go.Figure:
             **scale,
         )
     )
-    figure.update_layout(height=110 + 34 * len(workloads))
+    figure.update_layout(height=110 + 34 * len(rows))
     figure.update_yaxes(autorange="reversed", ticksuffix=" ")
     figure.update_xaxes(side="top", tickangle=-30)
     return dressed(figure)
@@ -245,14 +286,6 @@ def decades(values: np.ndarray) -> dict[str, Any]:
     """Ticks of a log axis: round numbers only where it spans two decades or more."""
     spans = math.log10(values.max() / values.min()) if len(values) and values.min() > 0 else 0.0
     return {"dtick": 1} if spans >= 2 else {"dtick": "D2"}
-
-
-def value_of(model: ModelResult, workload: str, metric: str) -> float | None:
-    """One metric of one model on one workload; None where it is not defined."""
-    for scores in model.per_workload:
-        if scores.workload == workload:
-            return scores.metrics.get(metric)
-    return None
 
 
 def dressed(figure: go.Figure) -> go.Figure:

@@ -47,6 +47,47 @@ def pairwise_accuracy(truth: Float64[np.ndarray, "n"], predicted: Float64[np.nda
     return float(0.5 + 0.5 * (true_sign * predicted_sign).sum() / pairs) if pairs > 0 else 0.5
 
 
+def clear_pairwise_accuracy(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], gap: float) -> float:
+    r"""Pairwise accuracy over the pairs that are further apart than the noise; in [0, 1], 0.5 by chance.
+
+    $$\frac{C_\delta + T_\delta / 2}{|P_\delta|}, \quad P_\delta = \{(i, j) : |\ln t_i - \ln t_j| > \delta\}$$
+
+    with C and T the pairs of P in the right order and those tied in the prediction; without any pair the value is 0.5.
+    Two programs that are closer than two measurements of one program have no order that anybody knows.
+
+    Source: `pairwise_accuracy`, of the pairs that the noise leaves; gap = ln(r) with r the 90th percentile of the ratio
+    between two measurements of a program (see `noise`).
+
+    Args:
+        truth: log seconds.
+        predicted: predictions.
+        gap: log seconds that two programs must be apart.
+    """
+    clear = clear_pairs(truth, gap)
+    pairs = clear.sum()
+    agreement = (clear * pair_signs(truth) * pair_signs(predicted)).sum()
+    return float(0.5 + 0.5 * agreement / pairs) if pairs > 0 else 0.5
+
+
+def spearman(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Spearman's rank correlation; in [-1, 1], 0 by chance.
+
+    $$\rho = \frac{\sum_i (r_i - \bar r)(\hat r_i - \bar r)}
+                  {\sqrt{\sum_i (r_i - \bar r)^2 \sum_i (\hat r_i - \bar r)^2}}$$
+
+    with r and its hat the ranks of the true and of the predicted times; equal values share the mean of their ranks.
+    Where all predictions (or all truths) are equal, the value is 0 rather than undefined.
+
+    Source: Spearman, The proof and measurement of association between two things, American Journal of Psychology 15
+    (1904).
+    """
+    true_rank, predicted_rank = mean_ranks(truth), mean_ranks(predicted)
+    true_rank -= true_rank.mean()
+    predicted_rank -= predicted_rank.mean()
+    scale = math.sqrt((true_rank**2).sum() * (predicted_rank**2).sum())
+    return float(true_rank @ predicted_rank / scale) if scale > 0 else 0.0
+
+
 def top_k_score(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], k: int) -> float:
     r"""Best true time over the time of the best among the k programs ranked first; in (0, 1], 1 is best.
 
@@ -55,23 +96,30 @@ def top_k_score(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, 
     Where equal predictions compete for the last places, it is the expected value over all ways to choose among them: a
     constant prediction scores exactly as a random choice does.
 
-    Source: Zheng et al., TenSet (NeurIPS Datasets and Benchmarks 2021), section 5, here for one workload.
+    Source: Zheng et al., TenSet (NeurIPS Datasets and Benchmarks 2021), section 5, here for one workload; over several
+    see `aggregation.Pooling.BEST_OVER_CHOSEN`.
     """
-    n = len(truth)
-    if k >= n:
-        return 1.0
-    last = np.partition(predicted, k - 1)[k - 1]
-    surely = truth[predicted < last]
-    tied = np.sort(truth[predicted == last])
-    places = k - len(surely)
-    # P(the j-th fastest of the tied is the fastest chosen) = C(g - 1 - j, places - 1) / C(g, places)
-    chance = np.zeros(len(tied))
-    chance[0] = places / len(tied)
-    for j in range(1, len(tied) - places + 1):
-        chance[j] = chance[j - 1] * (len(tied) - places - j + 1) / (len(tied) - j)
-    chosen = np.minimum(tied, surely.min(initial=np.inf))
+    chosen, chance = _fastest_of_the_first(truth, predicted, k)
     # the chances sum to 1 but for rounding
     return min(float(np.dot(chance, np.exp(truth.min() - chosen))), 1.0)
+
+
+def tile_size_ape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""How much slower the program ranked first is than the best one, as a share (0.03 is 3%); 0 is best.
+
+    $$\frac{t_{\arg\min \hat t} - \min_i t_i}{\min_i t_i}$$
+
+    Here for one kernel. Over the kernels k of an application numerators and denominators are summed apart
+    (`aggregation.Pooling.OF_BEST`), so that a kernel counts by its time:
+
+    $$\frac{\sum_k |t_k^{\arg\min \hat t_k} - \min_i t_{k,i}|}{\sum_k \min_i t_{k,i}}$$
+
+    Nothing is asked of the predicted times, only of the choice. Equal predictions: the expected value over the choices.
+
+    Source: Kaufman et al. 2021 (arXiv 2008.01040), section 5, Tile-Size APE.
+    """
+    chosen, chance = _fastest_of_the_first(truth, predicted, 1)
+    return max(float(np.dot(chance, np.exp(chosen - truth.min()))) - 1.0, 0.0)
 
 
 def mape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
@@ -84,6 +132,32 @@ def mape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -
     Source: Kaufman et al. 2021 (arXiv 2008.01040), section 5 (fusion task).
     """
     return float(np.mean(absolute_percentage_errors(truth, predicted)))
+
+
+def median_ape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""Median absolute percentage error of the predicted seconds, as a share.
+
+    $$\mathrm{median}_i \left|\frac{\hat t_i - t_i}{t_i}\right|$$
+
+    Only for predictions in log seconds. A few absurd predictions do not move it, unlike the mean.
+
+    Source: Hyndman and Koehler, Another look at measures of forecast accuracy, International Journal of Forecasting 22
+    (2006), MdAPE.
+    """
+    return float(np.median(absolute_percentage_errors(truth, predicted)))
+
+
+def p90_ape(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
+    r"""90th percentile of the absolute percentage error of the predicted seconds, as a share.
+
+    $$Q_{0.9}\left(\left|\frac{\hat t_i - t_i}{t_i}\right|\right)$$
+
+    linear between order statistics (definition 7 of Hyndman and Fan, Sample quantiles in statistical packages, The
+    American Statistician 50, 1996). Only for predictions in log seconds.
+
+    Source: the error of `mape`, Kaufman et al. 2021 (arXiv 2008.01040), section 5; its tail.
+    """
+    return float(np.percentile(absolute_percentage_errors(truth, predicted), 90))
 
 
 def log_rmse(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> float:
@@ -101,6 +175,17 @@ def log_rmse(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"
 def pair_signs(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n n"]:
     """Sign of values[i] - values[j] for every ordered pair; 0 for ties."""
     return np.sign(np.subtract.outer(values, values))
+
+
+def clear_pairs(truth: Float64[np.ndarray, "n"], gap: float) -> Float64[np.ndarray, "n n"]:
+    """1 for every ordered pair that is further apart than `gap` log seconds, else 0."""
+    return (np.abs(np.subtract.outer(truth, truth)) > gap).astype(np.float64)
+
+
+def mean_ranks(values: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """Ranks from 1, equal values with the mean of their ranks."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[group.reshape(-1)]
 
 
 def dense_ranks(values: Float64[np.ndarray, "n"]) -> Int64[np.ndarray, "n"]:
@@ -124,3 +209,23 @@ def squared_log_errors(
 
 def _log_errors(truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
     return np.clip(predicted - truth, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+
+
+def _fastest_of_the_first(
+    truth: Float64[np.ndarray, "n"], predicted: Float64[np.ndarray, "n"], k: int
+) -> tuple[Float64[np.ndarray, "cases"], Float64[np.ndarray, "cases"]]:
+    """The fastest of the k programs ranked first: its possible log seconds and the chance of each.
+
+    One case, unless equal predictions compete for the last places.
+    """
+    k = min(k, len(truth))
+    last = np.partition(predicted, k - 1)[k - 1]
+    surely = truth[predicted < last]
+    tied = np.sort(truth[predicted == last])
+    places = k - len(surely)
+    # P(the j-th fastest of the tied is the fastest chosen) = C(g - 1 - j, places - 1) / C(g, places)
+    chance = np.zeros(len(tied))
+    chance[0] = places / len(tied)
+    for j in range(1, len(tied) - places + 1):
+        chance[j] = chance[j - 1] * (len(tied) - places - j + 1) / (len(tied) - j)
+    return np.minimum(tied, surely.min(initial=np.inf)), chance

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MOST_LEGEND_ENTRIES = 24
 """Workloads that a legend can name and stay readable."""
 
+MOST_MODELS_BY_WORKLOAD = 8
+"""Models that the rows of a plot by workload can hold and stay readable."""
+
 
 def prediction_figure(
     programs: Programs, predicted: Float64[np.ndarray, "programs"], kind: PredictionKind | str, title: str = ""
@@ -109,10 +112,14 @@ def relative_times_and_places(
 
 
 def tau_figure(result: SplitResult) -> Figure:
-    """Kendall's tau of every workload, one row a workload and one marker a model; the mean in the first row."""
-    models = [model for model in result.models if "kendall_tau" in model.metrics]
+    """Kendall's tau of every workload, one row a workload and one marker a model; the mean in the first row.
+
+    The ceiling and the best models, as many as can be told apart.
+    """
+    models = [model for model in result.models if "kendall_tau" in model.metrics][:MOST_MODELS_BY_WORKLOAD]
     workloads = [name for name in result.test_workloads if name not in result.unranked]
-    figure = Figure(figsize=(8, 1.8 + 0.42 * (len(workloads) + 1)), layout="constrained")
+    # an image of more than 2**16 pixels cannot be written
+    figure = Figure(figsize=(9, min(1.8 + 0.42 * (len(workloads) + 1), 200)), layout="constrained")
     axes = figure.subplots()
     for number, model in enumerate(models):
         colour, marker = style(number)
@@ -141,7 +148,8 @@ def tau_figure(result: SplitResult) -> Figure:
 
 def leaderboard_figure(splits: Sequence[SplitResult]) -> Figure:
     """Mean Kendall's tau of every model with its interval, one panel a split, the noise ceiling as a line."""
-    figure = Figure(figsize=(4.2 * max(len(splits), 1), 3.6), layout="constrained")
+    rows = max((len(result.models) for result in splits), default=0)
+    figure = Figure(figsize=(4.6 * max(len(splits), 1), max(3.6, 1.6 + 0.26 * rows)), layout="constrained")
     panels = figure.subplots(1, max(len(splits), 1), squeeze=False)[0]
     for axes, result in zip(panels, splits, strict=False):
         models = [model for model in result.models if model.role != Role.CEILING and "kendall_tau" in model.metrics]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jaxtyping import Float64
 
@@ -22,6 +23,8 @@ PREDICTION_SCHEMA = pa.schema(
     [
         pa.field("split", pa.string(), nullable=False),
         pa.field("model", pa.string(), nullable=False),
+        # of the training
+        pa.field("seed", pa.int64(), nullable=False),
         pa.field("program_key", pa.string(), nullable=False),
         pa.field("workload", pa.string(), nullable=False),
         # natural logarithm of the measured seconds
@@ -30,23 +33,32 @@ PREDICTION_SCHEMA = pa.schema(
         pa.field("prediction", pa.float64(), nullable=False),
     ]
 )
-"""One row a split, model and test program."""
+"""One row a split, model, seed and test program."""
 
 
 def prediction_table(
-    split: str, model: str, programs: Programs, predicted: Float64[np.ndarray, "programs"]
+    split: str, model: str, programs: Programs, predicted: Float64[np.ndarray, "programs"], seed: int = 0
 ) -> pa.Table:
-    """The predictions of one model on one split."""
+    """The predictions of one model and seed on one split."""
     names = np.asarray(programs.workload_names, dtype=object)
     columns = [
-        pa.array([split] * len(programs), pa.string()),
-        pa.array([model] * len(programs), pa.string()),
+        pa.repeat(pa.scalar(split, pa.string()), len(programs)),
+        pa.repeat(pa.scalar(model, pa.string()), len(programs)),
+        pa.repeat(pa.scalar(seed, pa.int64()), len(programs)),
         pa.array([str(key) for key in programs.program_key], pa.string()),
         pa.array(names[programs.workload], pa.string()),
         pa.array(programs.log_seconds),
         pa.array(predicted),
     ]
     return pa.Table.from_arrays(columns, schema=PREDICTION_SCHEMA)
+
+
+def predictions_of(predictions: pa.Table, split: str, model: str, seed: int | None = None) -> pa.Table:
+    """The rows of one model on one split: of all its seeds, or of one."""
+    chosen = pc.and_(pc.equal(predictions["split"], split), pc.equal(predictions["model"], model))
+    if seed is not None:
+        chosen = pc.and_(chosen, pc.equal(predictions["seed"], seed))
+    return predictions.filter(chosen)
 
 
 def write_predictions(directory: Path, predictions: pa.Table) -> None:

@@ -12,16 +12,15 @@ from statistics import median
 from typing import Any
 
 import jinja2
-import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.evaluation import campaign, interactive, table
+from kernelcast.evaluation import campaign, interactive, standings, table
 from kernelcast.evaluation.machine import MachineState, machine_states, state_sentence
 from kernelcast.evaluation.noise import Source
-from kernelcast.evaluation.palette import split_title
+from kernelcast.evaluation.predictions import predictions_of
 from kernelcast.evaluation.results import CEILINGS, Results, Role, SplitResult
 from kernelcast.evaluation.summary import METRICS
 from kernelcast.files import read_text
@@ -29,8 +28,14 @@ from kernelcast.records import Measurements
 
 TEMPLATE = "report.html.j2"
 
+MOST_POINTS = 60_000
+"""Predictions that the page holds, of all models together: it has to open on a phone."""
+
+LEAST_POINTS = 300
+"""Predictions of each model that are drawn in any case."""
+
 Curves = dict[tuple[str, str], dict[str, list[tuple[int, float]]]]
-"""Points of every learning curve: (split, model) to metric to (step, value)."""
+"""Points of every learning curve: (split, folder of the model) to metric to (step, value)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
         measurements: the campaign.
         results: what `evaluate` found.
         predictions: of every model, columns of `PREDICTION_SCHEMA`.
-        curves: learning curves by split and model.
+        curves: learning curves by split and folder of the model.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -92,15 +97,7 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
         noise=table.noise_sentence(results),
         ceiling=ceiling_note(results),
         results=results,
-        headings=leaderboard_headings(results),
-        leaderboards=[
-            {
-                "title": split_title(result.split, result.known_workloads),
-                "caption": table.split_caption(result, results.confidence),
-                "rows": [(model.role.value, table.row_texts(model)) for model in result.models],
-            }
-            for result in results.splits
-        ],
+        boards=standings.boards(results),
         verdicts=[verdict(result) for result in results.splits],
         caveats=[caveat(result) for result in results.splits],
         charts={
@@ -109,19 +106,12 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
                 leaderboard(results),
                 prediction_plots(results, predictions),
                 workload_plots(results),
-                learning_plots(curves),
+                learning_plots(first_seeds(curves, results)),
                 *([state_plot(states), speeds_plot(states)] if states else []),
                 *([spread_plot(spread)] if spread else []),
             )
         },
     )
-
-
-def leaderboard_headings(results: Results) -> list[str]:
-    """Column heads of the leaderboard, in the order of `table.row_texts`."""
-    tau = f"Kendall's tau [{results.confidence:.0%} interval]"
-    metrics = [tau if metric.name == "kendall_tau" else metric.label for metric in METRICS]
-    return ["Model", *metrics, "Training", "Prediction, each"]
 
 
 def leaderboard(results: Results) -> Chart:
@@ -136,39 +126,54 @@ def leaderboard(results: Results) -> Chart:
 
 
 def prediction_plots(results: Results, predictions: pa.Table) -> Chart:
-    """The predictions of one model at a time."""
-    splits, names = (np.asarray(predictions[column].to_pylist(), dtype=object) for column in ("split", "model"))
+    """The predictions of one model at a time, of its first seed."""
     groups: dict[str, list[tuple[str, go.Figure]]] = {}
-    for result in results.splits:
-        for model in result.models:
-            rows = predictions.filter((splits == result.split) & (names == model.model))
-            if rows.num_rows:
-                figure = interactive.prediction_chart(rows, model.kind)
-                groups.setdefault(f"{result.split} split", []).append((model.model, figure))
+    shown = [(result, model) for result in results.splits for model in result.models if model.seeds]
+    most_points = max(LEAST_POINTS, MOST_POINTS // max(len(shown), 1))
+    fewer = False
+    for result, model in shown:
+        rows = predictions_of(predictions, result.split, model.model, model.seeds[0])
+        if not rows.num_rows:
+            continue
+        fewer |= rows.num_rows > most_points
+        figure = interactive.prediction_chart(rows, model.kind, most_points)
+        label = f"{model.model}, seed {model.seeds[0]}" if len(model.seeds) > 1 else model.model
+        groups.setdefault(f"{result.split} split", []).append((label, figure))
+    points = f"{most_points} test programs of each split" if fewer else "Every test program"
     return Chart(
         "predictions",
         "Model",
-        "Every test program as a point: predicted over measured run time on log axes, with the line on which a perfect "
+        f"{points} as points: predicted over measured run time on log axes, with the line on which a perfect "
         "prediction lies. For a model that only ranks: predicted place in its workload over measured time.",
         groups,
     )
 
 
 def workload_plots(results: Results) -> Chart:
-    """One metric at a time, by workload and model."""
+    """One metric at a time, by workload or network, and model."""
     groups: dict[str, list[tuple[str, go.Figure]]] = {}
     for result in results.splits:
         for metric in METRICS:
             if any(metric.name in model.metrics for model in result.models):
                 figure = interactive.workload_chart(result, metric.name)
                 groups.setdefault(f"{result.split} split", []).append((metric.label, figure))
+        for metric in METRICS:
+            if any(metric.name in model.over_networks and model.per_network for model in result.models):
+                figure = interactive.network_chart(result, metric.name)
+                groups.setdefault(f"{result.split} split, by network", []).append((metric.label, figure))
     return Chart(
         "workloads",
         "Metric",
-        "A table of workloads and models with one metric in every cell; the colour repeats the number.",
+        "A table of workloads, or networks, and models with one metric in every cell; the colour repeats the number.",
         groups,
         least_width=220 + 52 * max((len(result.models) for result in results.splits), default=0),
     )
+
+
+def first_seeds(curves: Curves, results: Results) -> Curves:
+    """The curves of the first seed of every model: of all seeds there would be too many to choose from."""
+    first = {(result.split, model.folders[0]) for result in results.splits for model in result.models if model.folders}
+    return {key: series for key, series in curves.items() if key in first}
 
 
 def learning_plots(curves: Curves) -> Chart:

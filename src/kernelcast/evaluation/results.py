@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import MalformedDataError
+from kernelcast.evaluation.aggregation import Aggregation
 from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.comparisons import Comparison
 from kernelcast.evaluation.noise import Noise, Source, WorkloadNoise
 from kernelcast.evaluation.summary import WorkloadScores
 from kernelcast.files import read_json, write_json
 
 RESULTS_FILE = "results.json"
-RESULTS_VERSION = 2
+RESULTS_VERSION = 3
 """Version of `results.json`; a change of its fields or of their meaning raises it."""
 
 CEILINGS = {Source.VISITS: "measured again", Source.HALVES: "odd rounds"}
@@ -34,6 +36,23 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
+class NetworkScores:
+    """The metrics of one network, each workload weighted by how often the network runs it.
+
+    Attributes:
+        network: its name.
+        workloads: of it that were tested.
+        programs: of these that were scored.
+        metrics: estimate by metric name.
+    """
+
+    network: str
+    workloads: int
+    programs: int
+    metrics: dict[str, Estimate]
+
+
+@dataclass(frozen=True)
 class ModelResult:
     """One model, or the noise ceiling, on the test programs of one split.
 
@@ -43,10 +62,17 @@ class ModelResult:
         kind: what its predictions mean, a `PredictionKind`.
         loss: what it minimised; empty where it learned nothing.
         programs: test programs that were scored.
-        metrics: estimate by metric name; a metric that is not defined is absent.
+        metrics: estimate by metric name, workloads with equal weight; a metric that is not defined is absent.
         per_workload: the same without intervals, for every workload.
-        train_seconds: how long `fit` took; None where there was nothing to learn.
+        train_seconds: how long `fit` took, mean over the seeds; None where there was nothing to learn.
         predict_microseconds: time of one prediction, per program; None for the ceiling.
+        seeds: it was trained with, in order; empty for the ceiling.
+        folders: of these, by name.
+        train_seconds_deviation: standard deviation over the seeds; None for one seed.
+        predict_microseconds_deviation: likewise.
+        by_task_weight: estimates with each workload as often as all networks run it; empty where no network runs any.
+        over_networks: mean over the networks of their own figures; empty likewise.
+        per_network: by network.
     """
 
     model: str
@@ -58,6 +84,21 @@ class ModelResult:
     per_workload: tuple[WorkloadScores, ...]
     train_seconds: float | None
     predict_microseconds: float | None
+    seeds: tuple[int, ...] = ()
+    folders: tuple[str, ...] = ()
+    train_seconds_deviation: float | None = None
+    predict_microseconds_deviation: float | None = None
+    by_task_weight: dict[str, Estimate] = field(default_factory=dict)
+    over_networks: dict[str, Estimate] = field(default_factory=dict)
+    per_network: tuple[NetworkScores, ...] = ()
+
+    def aggregated(self, aggregation: Aggregation) -> dict[str, Estimate]:
+        """The estimates of one way to count workloads."""
+        return {
+            Aggregation.WORKLOADS: self.metrics,
+            Aggregation.TASK_WEIGHT: self.by_task_weight,
+            Aggregation.NETWORKS: self.over_networks,
+        }[aggregation]
 
 
 @dataclass(frozen=True)
@@ -73,6 +114,7 @@ class SplitResult:
         unranked: workloads without an order to get right, left out of the ranking metrics.
         resampling: what the intervals draw again, a `Resampling`.
         models: best Kendall's tau first, the ceiling among them.
+        comparisons: every pair of models in every metric that both have.
     """
 
     split: str
@@ -83,6 +125,12 @@ class SplitResult:
     unranked: tuple[str, ...]
     resampling: str
     models: tuple[ModelResult, ...]
+    comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def ceiling(self) -> ModelResult | None:
+        """The noise ceiling of this split; None where no program has two measurements."""
+        return next((model for model in self.models if model.role is Role.CEILING), None)
 
 
 @dataclass(frozen=True)
@@ -171,15 +219,24 @@ def _noise(raw: dict[str, Any]) -> Noise:
 
 def _split(raw: dict[str, Any]) -> SplitResult:
     lists = {name: tuple(raw[name]) for name in ("test_workloads", "unranked")}
-    return SplitResult(**{**raw, **lists, "models": tuple(_model(entry) for entry in raw["models"])})
+    models = tuple(_model(entry) for entry in raw["models"])
+    comparisons = tuple(Comparison(**entry) for entry in raw["comparisons"])
+    return SplitResult(**{**raw, **lists, "models": models, "comparisons": comparisons})
 
 
 def _model(raw: dict[str, Any]) -> ModelResult:
+    per_network = (NetworkScores(**{**entry, "metrics": _estimates(entry["metrics"])}) for entry in raw["per_network"])
     return ModelResult(
         **{
             **raw,
+            **{name: _estimates(raw[name]) for name in ("metrics", "by_task_weight", "over_networks")},
+            **{name: tuple(raw[name]) for name in ("seeds", "folders")},
             "role": Role(raw["role"]),
-            "metrics": {name: Estimate(**estimate) for name, estimate in raw["metrics"].items()},
             "per_workload": tuple(WorkloadScores(**scores) for scores in raw["per_workload"]),
+            "per_network": tuple(per_network),
         }
     )
+
+
+def _estimates(raw: dict[str, Any]) -> dict[str, Estimate]:
+    return {name: Estimate(**estimate) for name, estimate in raw.items()}

@@ -1,83 +1,43 @@
-"""The results as tables: on the terminal, as CSV in wide and long form, as JSON for `dvc metrics`."""
+"""The results as tables: texts of cells and captions, CSV in wide and long form, JSON for `dvc metrics`."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-from rich.table import Table
-from rich.text import Text
-
+from kernelcast.evaluation.aggregation import Aggregation
 from kernelcast.evaluation.bootstrap import Estimate
 from kernelcast.evaluation.noise import Source
-from kernelcast.evaluation.palette import split_title
 from kernelcast.evaluation.results import CEILINGS, ModelResult, Results, Role, SplitResult
-from kernelcast.evaluation.summary import METRICS
+from kernelcast.evaluation.shares import share_of
+from kernelcast.evaluation.summary import METRICS, Metric
 from kernelcast.files import atomic_file
-
-HEADINGS = {
-    "kendall_tau": "tau",
-    "pairwise_accuracy": "pairs",
-    "top_1": "top-1",
-    "top_5": "top-5",
-    "mape": "MAPE",
-    "log_rmse": "log RMSE",
-}
-"""Short names of the metrics for table heads."""
 
 ABSENT = "-"
 """Shown where a value is not defined."""
 
 
-def terminal_tables(results: Results) -> list[Table]:
-    """One table a split, best Kendall's tau first, and one of the models that are missing."""
-    tables = [_split_table(result, results.confidence) for result in results.splits]
-    if results.missing:
-        missing = Table(title="not evaluated", title_justify="left")
-        for column in ("split", "model", "reason"):
-            missing.add_column(column, overflow="fold")
-        for entry in results.missing:
-            missing.add_row(*map(Text, (entry.split, entry.model, entry.reason)))
-        tables.append(missing)
-    return tables
-
-
-def _split_table(result: SplitResult, confidence: float) -> Table:
-    table = Table(
-        title=split_title(result.split, result.known_workloads),
-        title_justify="left",
-        caption=escape(split_caption(result, confidence)),
-        caption_justify="left",
-    )
-    table.add_column("model", no_wrap=True)
-    for metric in METRICS:
-        wide = metric.name == "kendall_tau"
-        table.add_column(
-            f"tau [{confidence:.0%} interval]" if wide else HEADINGS[metric.name], justify="right", no_wrap=True
-        )
-    table.add_column("train", justify="right", no_wrap=True)
-    table.add_column("predict", justify="right", no_wrap=True)
-    for model in result.models:
-        table.add_row(*row_texts(model), style={Role.LEARNED: "bold", Role.CEILING: "dim"}.get(model.role, ""))
-    return table
-
-
 def split_caption(result: SplitResult, confidence: float) -> str:
     """What stands behind the numbers of one split, in one or two sentences."""
     workloads = len(result.test_workloads)
+    seeds = sorted({len(model.seeds) for model in result.models if model.seeds})
+    drawn = result.resampling
+    if seeds and seeds[-1] > 1:
+        counts = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+        drawn = f"{drawn.replace(' and ', ', ')} and seeds ({counts} a model)"
     text = (
         f"{result.test_programs} test programs of {workloads} workload{'s' * (workloads != 1)}, "
         f"{result.train_programs} programs to train on. Means over workloads; "
-        f"{confidence:.0%} bootstrap intervals over {result.resampling}."
+        f"{confidence:.0%} bootstrap intervals over {drawn}."
     )
     for again in result.models:
         if again.role == Role.CEILING and again.model == CEILINGS[Source.VISITS]:
             text += (
                 f" {again.model}: {again.programs} programs of {len(again.per_workload)} of these workloads, those "
-                "that models learn from among them; tau and pairs pooled over the workloads."
+                "that models learn from among them; tau and accuracies pooled over the workloads."
             )
     if result.unranked:
         text += f" Not ranked, for want of two different times: {', '.join(result.unranked)}."
@@ -101,38 +61,42 @@ def noise_sentence(results: Results) -> str:
         )
     programs = f"{noise.programs} program{'s' * (noise.programs != 1)}"
     text = (
-        f"{what} by a factor of {_interval(noise.ratio_median)} at the median and {_interval(noise.ratio_p90)} at the "
+        f"{what} by a factor of {interval(noise.ratio_median)} at the median and {interval(noise.ratio_p90)} at the "
         f"90th percentile, over {programs} of {len(noise.workloads)} workload{'s' * (len(noise.workloads) != 1)} "
         f"({results.confidence:.0%} intervals)."
     )
     if noise.kendall_tau is None:
         return text + " No two of them belong to one workload, so nothing can be said about their order."
     return text + (
-        f" Kendall's tau between both is {_interval(noise.kendall_tau)}, over the {noise.comparisons} "
+        f" Kendall's tau between both is {interval(noise.kendall_tau)}, over the {noise.comparisons} "
         f"pair{'s' * (noise.comparisons != 1)} of these programs within a workload."
     )
 
 
-def _interval(estimate: Estimate) -> str:
+def interval(estimate: Estimate) -> str:
+    """A value with both ends of its interval."""
     return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
-def row_texts(model: ModelResult) -> list[str]:
-    """The cells of one model: name, metrics in the order of `METRICS`, seconds to train, microseconds to predict."""
-    cells = [model.model]
-    for metric in METRICS:
-        estimate = model.metrics.get(metric.name)
-        if estimate is None:
-            cells.append(ABSENT)
-        elif metric.name == "kendall_tau":
-            cells.append(_interval(estimate))
-        elif metric.name == "mape":
-            cells.append(percentage(estimate.value))
-        else:
-            cells.append(number(estimate.value))
-    cells.append(ABSENT if model.train_seconds is None else f"{model.train_seconds:.1f} s")
-    cells.append(ABSENT if model.predict_microseconds is None else f"{short(model.predict_microseconds)} µs")
-    return cells
+def metric_text(metric: Metric, value: float) -> str:
+    """A value as a reader sees it: errors of time as percentages."""
+    return percentage(value) if metric.is_share else number(value)
+
+
+def seconds_text(model: ModelResult) -> str:
+    """Seconds to train."""
+    return ABSENT if model.train_seconds is None else f"{short(model.train_seconds)} s"
+
+
+def microseconds_text(model: ModelResult) -> str:
+    """Microseconds to predict one program."""
+    return ABSENT if model.predict_microseconds is None else f"{short(model.predict_microseconds)} µs"
+
+
+def share_text(model: ModelResult, ceiling: ModelResult | None, metric: str) -> str:
+    """Share of the noise ceiling."""
+    share = None if ceiling is None or model is ceiling else share_of(metric, model.metrics, ceiling.metrics)
+    return ABSENT if share is None else f"{share:.0%}"
 
 
 def percentage(share: float) -> str:
@@ -181,39 +145,76 @@ def wide_rows(results: Results) -> list[dict[str, Any]]:
                 "role": model.role.value,
                 "predicts": model.kind,
                 "loss": model.loss,
+                "seeds": len(model.seeds) or None,
                 "test_programs": model.programs,
                 "test_workloads": len(model.per_workload),
                 "train_seconds": model.train_seconds,
                 "predict_microseconds": model.predict_microseconds,
             }
-            for metric in METRICS:
-                estimate = model.metrics.get(metric.name)
-                for suffix, end in (("", "value"), ("_low", "low"), ("_high", "high")):
-                    row[metric.name + suffix] = getattr(estimate, end) if estimate else None
-            rows.append(row)
+            rows.append(row | interval_cells(model.metrics))
     return rows
+
+
+def interval_cells(metrics: Mapping[str, Estimate]) -> dict[str, Any]:
+    """A cell for every metric and both ends of its interval; None where it is not defined."""
+    cells = {}
+    for metric in METRICS:
+        estimate = metrics.get(metric.name)
+        for suffix, end in (("", "value"), ("_low", "low"), ("_high", "high")):
+            cells[metric.name + suffix] = getattr(estimate, end) if estimate else None
+    return cells
 
 
 def long_rows(results: Results) -> list[dict[str, Any]]:
-    """One row a split, model and metric: value, interval and the noise ceiling of that metric."""
+    """One row a split, model, metric and way to count workloads: value, interval, noise ceiling and the share of it.
+
+    The seconds of training and the microseconds of a prediction are metrics too, without interval or ceiling.
+    """
+    return [row for result in results.splits for model in result.models for row in _rows_of(result, model)]
+
+
+def _rows_of(result: SplitResult, model: ModelResult) -> list[dict[str, Any]]:
     rows = []
-    for result in results.splits:
-        ceilings = [model for model in result.models if model.role == Role.CEILING]
-        for model in result.models:
-            for name, estimate in model.metrics.items():
-                ceiling = ceilings[0].metrics.get(name) if ceilings else None
-                rows.append(
-                    {
-                        "split": result.split,
-                        "model": model.model,
-                        "metric": name,
-                        "value": estimate.value,
-                        "low": estimate.low,
-                        "high": estimate.high,
-                        "noise_ceiling": ceiling.value if ceiling else None,
-                    }
-                )
-    return rows
+    for aggregation in Aggregation:
+        ceilings = {} if result.ceiling is None else result.ceiling.aggregated(aggregation)
+        estimates = model.aggregated(aggregation)
+        for name, estimate in estimates.items():
+            share = None if model is result.ceiling else share_of(name, estimates, ceilings)
+            row = _long_row(result, model, name, estimate.value, estimate.seed_deviation)
+            rows.append(
+                row
+                | {
+                    "low": estimate.low,
+                    "high": estimate.high,
+                    "noise_ceiling": ceilings[name].value if name in ceilings else None,
+                    "share_of_ceiling": share,
+                    "aggregation": aggregation.value,
+                }
+            )
+    costs = ("train_seconds", "predict_microseconds")
+    return rows + [
+        _long_row(result, model, name, value, getattr(model, f"{name}_deviation"))
+        for name in costs
+        if (value := getattr(model, name)) is not None
+    ]
+
+
+def _long_row(
+    result: SplitResult, model: ModelResult, metric: str, value: float, deviation: float | None
+) -> dict[str, Any]:
+    return {
+        "split": result.split,
+        "model": model.model,
+        "metric": metric,
+        "value": value,
+        "low": None,
+        "high": None,
+        "noise_ceiling": None,
+        "share_of_ceiling": None,
+        "seeds": len(model.seeds) or None,
+        "seed_deviation": deviation,
+        "aggregation": "",
+    }
 
 
 def per_workload_rows(results: Results) -> list[dict[str, Any]]:
@@ -229,6 +230,40 @@ def per_workload_rows(results: Results) -> list[dict[str, Any]]:
         for result in results.splits
         for model in result.models
         for scores in model.per_workload
+    ]
+
+
+NETWORK_COLUMNS = ("split", "model", "network", "test_workloads", "test_programs", *interval_cells({}))
+
+
+def per_network_rows(results: Results) -> list[dict[str, Any]]:
+    """One row a split, model and network: every metric with both ends of its interval."""
+    return [
+        {
+            "split": result.split,
+            "model": model.model,
+            "network": scores.network,
+            "test_workloads": scores.workloads,
+            "test_programs": scores.programs,
+            **interval_cells(scores.metrics),
+        }
+        for result in results.splits
+        for model in result.models
+        for scores in model.per_network
+    ]
+
+
+COMPARISON_COLUMNS = (
+    "model", "other", "split", "metric", "difference", "low", "high", "workloads", "p", "p_holm",
+)  # fmt: skip
+
+
+def comparison_rows(results: Results) -> list[dict[str, Any]]:
+    """One row a split, metric and pair of models."""
+    return [
+        {"split": result.split, **dataclasses.asdict(comparison)}
+        for result in results.splits
+        for comparison in result.comparisons
     ]
 
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
-from kernelcast.files import read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kernelcast.evaluation.bootstrap import Bootstrap
+    from kernelcast.evaluation.bootstrap import Bootstrap, Resampled
+    from kernelcast.evaluation.comparisons import Standing
     from kernelcast.evaluation.noise import Noise, PairedLabels
     from kernelcast.evaluation.results import MissingModel, ModelResult, Results, SplitResult
+    from kernelcast.evaluation.scoring import NetworkWeights
     from kernelcast.graphs.dataset.store import Description
     from kernelcast.graphs.programs import Programs
     from kernelcast.records import Measurements
@@ -28,12 +29,29 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Basis:
+    """What every split and model is scored by.
+
+    Attributes:
+        bootstrap: how intervals are made.
+        labels: both measurements of the programs that have two.
+        noise_ratio: times that differ by this factor or less may be noise; None where nothing was measured twice.
+        networks: how often each network runs each workload.
+    """
+
+    bootstrap: Bootstrap
+    labels: PairedLabels
+    noise_ratio: float | None
+    networks: NetworkWeights
+
+
+@dataclass(frozen=True)
 class Scored:
     """One split with its models scored.
 
     Attributes:
         result: the numbers.
-        predictions: one table a model, columns of `PREDICTION_SCHEMA`.
+        predictions: one table a model and seed, columns of `PREDICTION_SCHEMA`.
         missing: models that could not be scored.
     """
 
@@ -45,10 +63,11 @@ class Scored:
 def evaluate(config: DictConfig) -> None:
     """Scores every model in `paths.models` on the test programs of every split in `paths.graphs`.
 
-    A model that is missing or cannot be used is listed as such, and the others are scored. Prints a table a split and
-    writes to `paths.evaluation`: `results.json` (everything), `metrics.json` and `metrics/` (for DVC), `table.csv`
-    (one row a model), `leaderboard.csv` (one row a metric), `per_workload.csv`, `learning.csv`, `predictions.parquet`
-    and `plots/`.
+    Folders NAME and NAME@SEED of a split are seeds of one model. A model or a seed that is missing or cannot be used is
+    listed as such, and the others are scored. Prints a table a split and writes to `paths.evaluation`: `results.json`
+    (everything), `metrics.json` and `metrics/` (for DVC), `table.csv` (one row a model), `leaderboard.csv` (one row a
+    metric and way to count workloads), `per_workload.csv`, `per_network.csv`, `comparisons.csv` (one row a pair of
+    models and metric), `learning.csv`, `predictions.parquet` and `plots/`.
 
     Raises:
         ConfigError: `confidence` or `bootstrap_samples` makes no sense.
@@ -56,6 +75,7 @@ def evaluate(config: DictConfig) -> None:
     """
     import pyarrow as pa
 
+    from kernelcast.evaluation.aggregation import network_weights
     from kernelcast.evaluation.machine import machine_states
     from kernelcast.evaluation.noise import joined, noise_of, paired_labels
     from kernelcast.evaluation.outputs import write_outputs
@@ -73,7 +93,7 @@ def evaluate(config: DictConfig) -> None:
     # all of it is read here anyway: figures of changed data would be none
     check_store(graphs)
     programs, description = read_programs(graphs), read_description(graphs)
-    names = model_names(models)
+    names = model_folders(models)
     with tracked_run(config, "evaluate", "evaluate") as run:
         run.dataset("graphs", read_data_hash(graphs), graphs)
         folders = [read_measurements(Path(config.paths.root, folder)) for folder in config.measurements]
@@ -81,9 +101,14 @@ def evaluate(config: DictConfig) -> None:
         labels = joined(
             [paired_labels(named_as_in_graphs(folder, programs, description), labelling) for folder in folders]
         )
-        scored = [
-            score_split(split, programs, models, names, graphs, labels, bootstrap) for split in split_names(graphs)
-        ]
+        noise = noise_of(programs, labels, bootstrap)
+        basis = Basis(
+            bootstrap,
+            labels,
+            None if noise is None else noise.ratio_p90.value,
+            network_weights(description.workloads),
+        )
+        scored = [score_split(split, programs, models, names, graphs, basis) for split in split_names(graphs)]
         results = Results(
             RESULTS_VERSION,
             bootstrap.confidence,
@@ -91,7 +116,7 @@ def evaluate(config: DictConfig) -> None:
             description.label,
             description.reference_correction,
             description.spread_limit,
-            noise_of(programs, labels, bootstrap),
+            noise,
             tuple(entry.result for entry in scored),
             tuple(missing for entry in scored for missing in entry.missing),
         )
@@ -147,33 +172,29 @@ def bootstrap_settings(config: DictConfig) -> Bootstrap:
     return Bootstrap(config.bootstrap_samples, config.confidence, config.seed)
 
 
-def model_names(models: Path) -> list[str]:
-    """Names of the models that are there for any split.
+def model_folders(models: Path) -> dict[str, list[str]]:
+    """The models that are there for any split, by name, with the folders of their seeds.
 
     Raises:
         MissingInputError: there is none.
     """
-    names = sorted({path.name for path in models.glob("*/*") if path.is_dir() and not path.name.startswith(".")})
-    if not names:
+    from kernelcast.evaluation.trained import grouped
+
+    folders = [path.name for path in models.glob("*/*") if path.is_dir() and not path.name.startswith(".")]
+    if not folders:
         raise MissingInputError(f"there is no trained model in {models}; run `dvc repro train` first")
-    return names
+    return grouped(folders)
 
 
 def score_split(
-    split: str,
-    programs: Programs,
-    models: Path,
-    names: list[str],
-    graphs: Path,
-    labels: PairedLabels,
-    bootstrap: Bootstrap,
+    split: str, programs: Programs, models: Path, names: dict[str, list[str]], graphs: Path, basis: Basis
 ) -> Scored:
     """Scores the models `names` on the test programs of one split, the noise ceiling among them."""
-    from kernelcast.evaluation.bootstrap import Resampling
-    from kernelcast.evaluation.predictions import prediction_table
-    from kernelcast.evaluation.results import MissingModel, SplitResult
+    from kernelcast.evaluation.bootstrap import Resampled, Resampling
+    from kernelcast.evaluation.comparisons import compare
+    from kernelcast.evaluation.results import SplitResult
     from kernelcast.evaluation.scoring import ceiling
-    from kernelcast.evaluation.summary import summarise
+    from kernelcast.evaluation.summary import defined_metrics
     from kernelcast.graphs.splits import read_split, read_split_hash
 
     rows = read_split(graphs, split)
@@ -184,34 +205,40 @@ def score_split(
         )
     known = set(test.workload.tolist()) <= set(programs.workload[rows.train].tolist())
     resampling = Resampling.PROGRAMS if known else Resampling.WORKLOADS_AND_PROGRAMS
-    again = ceiling(programs, rows.test, labels, resampling, bootstrap)
+    again = ceiling(programs, rows.test, basis.labels, resampling, basis.bootstrap, basis.networks, basis.noise_ratio)
     if again is None:
         logger.warning("no noise ceiling on the %s split: no program of its workloads was measured twice", split)
     found: list[ModelResult] = [] if again is None else [again]
-    predictions, missing = [], []
+    predictions: list[pa.Table] = []
+    missing: list[MissingModel] = []
+    standings: dict[str, dict[str, Standing]] = {}
+    resampled = Resampled.of(test, resampling, basis.bootstrap, basis.noise_ratio)
     split_hash = read_split_hash(graphs, split)
-    for name in names:
-        directory = models / split / name
-        try:
-            result, predicted = score_model(directory, split, name, split_hash, test, resampling, bootstrap)
-        except KernelcastError as error:
-            logger.warning("%s on the %s split is left out: %s", name, split, error)
-            missing.append(MissingModel(split, name, str(error)))
-            continue
-        found.append(result)
-        predictions.append(prediction_table(split, name, test, predicted))
+    for name, folders in names.items():
+        # a model that has no folder here is missing once, not once a seed
+        here = [folder for folder in folders if (models / split / folder).is_dir()] or [name]
+        directories = [models / split / folder for folder in here]
+        scored = score_model(directories, split, name, split_hash, test, resampled, basis.networks, missing)
+        if scored is not None:
+            result, standings[name], tables = scored
+            found.append(result)
+            predictions += tables
     found.sort(key=lambda result: -result.metrics["kendall_tau"].value if "kendall_tau" in result.metrics else 2.0)
-    scores = summarise(test, test.log_seconds, "log_seconds")
+    ranked = {result.model: standings[result.model] for result in found if result.model in standings}
+    workloads = [(test.workload_names[number], drawn.truth) for number, drawn in zip(
+        resampled.workloads.tolist(), resampled.programs, strict=True
+    )]  # fmt: skip
     return Scored(
         SplitResult(
             split=split,
             known_workloads=known,
             train_programs=len(rows.train),
             test_programs=len(test),
-            test_workloads=tuple(entry.workload for entry in scores.per_workload),
-            unranked=scores.unranked,
+            test_workloads=tuple(name for name, _ in workloads),
+            unranked=tuple(name for name, truth in workloads if not defined_metrics(truth, "rank")),
             resampling=resampling.value,
             models=tuple(found),
+            comparisons=compare(ranked, basis.bootstrap),
         ),
         predictions,
         missing,
@@ -219,58 +246,82 @@ def score_split(
 
 
 def score_model(
-    directory: Path, split: str, name: str, split_hash: str, test: Programs, resampling: Any, bootstrap: Bootstrap
-) -> tuple[ModelResult, Any]:
-    """Loads one model and scores its predictions for `test`.
+    directories: list[Path],
+    split: str,
+    name: str,
+    split_hash: str,
+    test: Programs,
+    resampled: Resampled,
+    networks: NetworkWeights,
+    missing: list[MissingModel],
+) -> tuple[ModelResult, dict[str, Standing], list[pa.Table]] | None:
+    """Loads every seed of one model and scores the predictions for `test`.
 
-    Raises:
-        KernelcastError: it is missing, torn, of another version or split, or predicts what is no number.
+    Seeds that cannot be used are added to `missing`, with the reason: they are not there, torn, of another version or
+    split, not of this model, or predict what is no number.
+
+    Returns:
+        None where no seed can be used.
     """
-    from kernelcast.evaluation.results import ModelResult, Role
-    from kernelcast.evaluation.scoring import checked, score, timed
+    from kernelcast.evaluation.predictions import prediction_table
+    from kernelcast.evaluation.results import MissingModel, ModelResult, Role
+    from kernelcast.evaluation.scoring import checked, predict_microseconds, score
+    from kernelcast.evaluation.trained import Training, check_new_seed, check_same_model, read_training
     from kernelcast.models.saved import load_model
 
-    training = read_training(directory, split, split_hash)
-    model = load_model(directory / "model")
-    predicted, microseconds = timed(lambda: model.predict(test), len(test))
-    predicted = checked(predicted, len(test), name)
-    metrics, per_workload = score(test, predicted, model.kind, resampling, bootstrap)
-    learned = bool(training["learned"])
+    trainings: dict[str, Training] = {}
+    predicted, microseconds = [], []
+    kind = ""
+    for directory in directories:
+        folder = directory.name
+        try:
+            training = read_training(directory, split, split_hash)
+            check_new_seed(training, [other.seed for other in trainings.values()], folder)
+            model = load_model(directory / "model")
+            for first in list(trainings.values())[:1]:
+                check_same_model(training, str(model.kind), first, kind, folder)
+            values = checked(model.predict(test), len(test), folder)
+        except KernelcastError as error:
+            logger.warning("%s on the %s split is left out: %s", folder, split, error)
+            missing.append(MissingModel(split, folder, str(error)))
+            continue
+        kind = str(model.kind)
+        trainings[folder] = training
+        predicted.append(values)
+        microseconds.append(predict_microseconds(model.predict, test))
+    if not trainings:
+        return None
+    scores = score(test, np.stack(predicted), kind, name, resampled, networks)
+    seconds = [training.seconds for training in trainings.values()]
+    learned = next(iter(trainings.values())).learned
     result = ModelResult(
         model=name,
         role=Role.LEARNED if learned else Role.BASELINE,
-        kind=str(model.kind),
-        loss=str(training["loss"]) if learned else "",
+        kind=kind,
+        loss=next(iter(trainings.values())).loss if learned else "",
         programs=len(test),
-        metrics=metrics,
-        per_workload=per_workload,
-        train_seconds=float(training["seconds"]) if learned else None,
-        predict_microseconds=microseconds,
+        metrics=scores.metrics,
+        per_workload=scores.per_workload,
+        train_seconds=float(np.mean(seconds)) if learned else None,
+        predict_microseconds=float(np.mean(microseconds)),
+        seeds=tuple(training.seed for training in trainings.values()),
+        folders=tuple(trainings),
+        train_seconds_deviation=deviation(seconds) if learned else None,
+        predict_microseconds_deviation=deviation(microseconds),
+        by_task_weight=scores.by_task_weight,
+        over_networks=scores.over_networks,
+        per_network=scores.per_network,
     )
-    return result, predicted
+    tables = [
+        prediction_table(split, name, test, values, training.seed)
+        for values, training in zip(predicted, trainings.values(), strict=True)
+    ]
+    return result, scores.standings, tables
 
 
-def read_training(directory: Path, split: str, split_hash: str) -> dict[str, Any]:
-    """How a model was trained.
-
-    Raises:
-        MissingInputError: it was not, or training did not finish.
-        MalformedDataError: a field is missing, or it was trained on another split, on other graphs or on a split of
-            this name that was made otherwise, so that it may have learned from the programs that it would be tested on.
-    """
-    path = directory / "training.json"
-    training = read_json(path, "train")
-    for field in ("split", "split_hash", "loss", "seconds", "learned"):
-        if not isinstance(training, dict) or field not in training:
-            raise MalformedDataError(f"{path} has no field {field}; run `dvc repro -f train`")
-    if training["split"] != split:
-        raise MalformedDataError(f"{path} is of the split {training['split']}, not {split}; run `dvc repro -f train`")
-    if training["split_hash"] != split_hash:
-        raise MalformedDataError(
-            f"{path} is of other graphs or of a split made otherwise ({training['split_hash']}, now {split_hash}), the "
-            "model may have learned from what are test programs now; run `dvc repro train`"
-        )
-    return training
+def deviation(values: list[float]) -> float | None:
+    """Standard deviation over the seeds; None for one."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def log_results(run: TrackedRun, directory: Path, results: Results) -> None:
@@ -283,7 +334,14 @@ def log_results(run: TrackedRun, directory: Path, results: Results) -> None:
     if results.noise is not None:
         run.metrics(noise_metrics(results.noise))
     run.artifact(directory / "plots", "plots")
-    for name in ("table.csv", "leaderboard.csv", "per_workload.csv", "results.json"):
+    for name in (
+        "table.csv",
+        "leaderboard.csv",
+        "per_workload.csv",
+        "per_network.csv",
+        "comparisons.csv",
+        "results.json",
+    ):
         run.artifact(directory / name)
 
 
@@ -303,12 +361,16 @@ def print_tables(results: Results) -> None:
     """Prints the results; to a file or pipe in lines long enough for the table."""
     from rich.console import Console
 
-    from kernelcast.evaluation.table import noise_sentence, terminal_tables
+    from kernelcast.evaluation.table import noise_sentence
+    from kernelcast.evaluation.terminal import comparison_sentence, terminal_tables
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
     for entry in terminal_tables(results):
         console.print(entry)
+        console.print()
+    for result in results.splits:
+        console.print(comparison_sentence(result, results.confidence), markup=False)
         console.print()
     console.print(noise_sentence(results))

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.comparisons import Comparison
 from kernelcast.evaluation.noise import Noise, WorkloadNoise
 from kernelcast.evaluation.results import (
     RESULTS_VERSION,
     MissingModel,
     ModelResult,
+    NetworkScores,
     Results,
     Role,
     SplitResult,
@@ -39,13 +41,16 @@ def make_programs() -> Callable[..., Programs]:
 
 def result_of(model: str, role: Role, tau: float, **metrics: float) -> ModelResult:
     values = {"kendall_tau": tau, "pairwise_accuracy": (tau + 1) / 2, **metrics}
+    seeds = () if role == Role.CEILING else (0, 1) if model == "gcn" else (0,)
+    spread = 0.04 if len(seeds) > 1 else None
+    estimates = {name: Estimate(value, value - 0.2, value + 0.1, spread) for name, value in values.items()}
     return ModelResult(
         model=model,
         role=role,
         kind="log_seconds" if "mape" in metrics else "rank",
         loss="rank" if role == Role.LEARNED else "",
         programs=12,
-        metrics={name: Estimate(value, value - 0.2, value + 0.1) for name, value in values.items()},
+        metrics=estimates,
         per_workload=(
             WorkloadScores("matmul", 6, values),
             WorkloadScores("softmax", 6, {"kendall_tau": 0.5}),
@@ -53,6 +58,12 @@ def result_of(model: str, role: Role, tau: float, **metrics: float) -> ModelResu
         ),
         train_seconds=1.5 if role == Role.LEARNED else None,
         predict_microseconds=None if role == Role.CEILING else 4.25,
+        seeds=seeds,
+        folders=tuple(f"{model}@{seed}" if len(seeds) > 1 else model for seed in seeds),
+        train_seconds_deviation=None if spread is None else 0.5,
+        by_task_weight={"kendall_tau": Estimate(tau / 2, tau / 2 - 0.2, tau / 2 + 0.1, spread)},
+        over_networks={"kendall_tau": Estimate(tau / 4, tau / 4 - 0.2, tau / 4 + 0.1, spread)},
+        per_network=() if role == Role.CEILING else (NetworkScores("resnet18", 2, 12, estimates),),
     )
 
 
@@ -64,6 +75,11 @@ def results() -> Results:
         result_of("gcn", Role.LEARNED, 0.5),
         result_of("xgboost", Role.LEARNED, 0.1, mape=0.4, log_rmse=0.5),
         result_of("random", Role.BASELINE, -0.05),
+    )
+    comparisons = (
+        Comparison("gcn", "xgboost", "kendall_tau", 0.4, 0.1, 0.6, 12, 0.01, 0.02),
+        Comparison("gcn", "random", "kendall_tau", 0.55, -0.1, 0.9, 12, 0.0001, 0.0003),
+        Comparison("xgboost", "random", "kendall_tau", 0.15, -0.1, 0.4, 12, 0.3, 0.3),
     )
     workloads, unranked = ("matmul", "softmax", "lonely"), ("lonely",)
     return Results(
@@ -84,7 +100,7 @@ def results() -> Results:
             workloads=(WorkloadNoise("matmul", 3, 1.01, 1.02, 1.0), WorkloadNoise("softmax", 1, 1.3, 1.3, None)),
         ),
         splits=(
-            SplitResult("random", True, 30, 13, workloads, unranked, "programs", models),
+            SplitResult("random", True, 30, 13, workloads, unranked, "programs", models, comparisons),
             SplitResult("workload", False, 28, 13, workloads, unranked, "workloads and programs", models[:2]),
         ),
         missing=(MissingModel("workload", "xgboost", "model.json does not exist; run `dvc repro train` first"),),

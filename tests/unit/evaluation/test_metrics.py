@@ -4,14 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, rankdata, spearmanr
 
 from kernelcast.evaluation.metrics import (
+    absolute_percentage_errors,
+    clear_pairwise_accuracy,
     dense_ranks,
     kendall_tau,
     log_rmse,
     mape,
+    mean_ranks,
+    median_ape,
+    p90_ape,
     pairwise_accuracy,
+    spearman,
+    tile_size_ape,
     top_k_score,
 )
 
@@ -42,6 +49,50 @@ def test_pairwise_accuracy_counts_pairs(data: np.ndarray) -> None:
     assert pairwise_accuracy(truth, predicted) == pytest.approx(right / total if total else 0.5)
 
 
+@given(pairs)
+def test_spearman_is_scipys(data: np.ndarray) -> None:
+    truth, predicted = data
+    np.testing.assert_array_equal(mean_ranks(truth), rankdata(truth))
+    if np.ptp(truth) == 0 or np.ptp(predicted) == 0:
+        assert spearman(truth, predicted) == 0.0
+    else:
+        assert spearman(truth, predicted) == pytest.approx(spearmanr(truth, predicted).statistic)
+
+
+@given(pairs, st.floats(0.0, 9.0))
+def test_clear_pairs_are_those_further_apart_than_the_gap(data: np.ndarray, gap: float) -> None:
+    truth, predicted = data
+    scores = [
+        0.5 if predicted[i] == predicted[j] else float((truth[i] < truth[j]) == (predicted[i] < predicted[j]))
+        for i, j in itertools.combinations(range(len(truth)), 2)
+        if abs(truth[i] - truth[j]) > gap
+    ]
+    expected = np.mean(scores) if scores else 0.5
+    assert clear_pairwise_accuracy(truth, predicted, gap) == pytest.approx(expected)
+    assert clear_pairwise_accuracy(truth, predicted, 0.0) == pytest.approx(pairwise_accuracy(truth, predicted))
+
+
+@given(pairs)
+def test_the_tile_size_ape_is_the_loss_of_the_choice(data: np.ndarray) -> None:
+    truth, predicted = data
+    chosen = truth[predicted == predicted.min()]
+    expected = np.mean(np.exp(chosen - truth.min())) - 1
+    assert tile_size_ape(truth, predicted) == pytest.approx(expected)
+    assert tile_size_ape(truth, predicted) >= 0
+    if len(chosen) == 1:
+        assert tile_size_ape(truth, predicted) == pytest.approx(1 / top_k_score(truth, predicted, 1) - 1)
+
+
+@given(pairs)
+def test_errors_of_time_keep_their_order_and_grow_with_the_scale(data: np.ndarray) -> None:
+    truth, predicted = data
+    errors = absolute_percentage_errors(truth, predicted)
+    assert errors.min() <= median_ape(truth, predicted) <= p90_ape(truth, predicted) <= errors.max()
+    # the unit of time is nobody's merit
+    for metric in (mape, median_ape, p90_ape, log_rmse):
+        assert metric(truth + 3, predicted + 3) == pytest.approx(metric(truth, predicted))
+
+
 @given(st.lists(st.tuples(tied, st.integers(0, 2).map(float)), min_size=2, max_size=6), st.integers(1, 6))
 def test_top_k_is_the_mean_over_all_orders_of_equal_predictions(rows: list[tuple[float, float]], k: int) -> None:
     truth, predicted = np.array(rows).T
@@ -60,12 +111,16 @@ def test_a_monotone_transform_of_the_prediction_changes_no_ranking_metric(data: 
     assert kendall_tau(truth, other) == kendall_tau(truth, predicted)
     assert pairwise_accuracy(truth, other) == pairwise_accuracy(truth, predicted)
     assert top_k_score(truth, other, k) == top_k_score(truth, predicted, k)
+    assert spearman(truth, other) == spearman(truth, predicted)
+    assert tile_size_ape(truth, other) == tile_size_ape(truth, predicted)
+    assert clear_pairwise_accuracy(truth, other, 1.5) == clear_pairwise_accuracy(truth, predicted, 1.5)
 
 
 @given(pairs)
 def test_the_reversed_order_has_the_opposite_tau(data: np.ndarray) -> None:
     truth, predicted = data
     assert kendall_tau(truth, -predicted) == pytest.approx(-kendall_tau(truth, predicted))
+    assert spearman(truth, -predicted) == pytest.approx(-spearman(truth, predicted))
     assert pairwise_accuracy(truth, -predicted) == pytest.approx(1 - pairwise_accuracy(truth, predicted))
 
 
@@ -83,7 +138,10 @@ def test_the_truth_itself_is_perfect() -> None:
     assert kendall_tau(truth, truth) == 1.0
     assert pairwise_accuracy(truth, truth) == 1.0
     assert top_k_score(truth, truth, 1) == 1.0
-    assert mape(truth, truth) == 0.0
+    assert spearman(truth, truth) == pytest.approx(1.0)
+    assert clear_pairwise_accuracy(truth, truth, 0.1) == 1.0
+    assert tile_size_ape(truth, truth) == 0.0
+    assert mape(truth, truth) == median_ape(truth, truth) == p90_ape(truth, truth) == 0.0
     assert log_rmse(truth, truth) == 0.0
 
 

@@ -135,7 +135,7 @@ times = st.floats(1e-6, 1.0)
 
 
 def test_which_measurement_came_first_does_not_matter(make_programs) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=30, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(["w0", "w1"]), times, times), min_size=1, max_size=8))
     def symmetric(pairs: list[tuple[str, float, float]]) -> None:
         one = {(name, str(n)): visits([first], [second]) for n, (name, first, second) in enumerate(pairs)}

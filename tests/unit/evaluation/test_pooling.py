@@ -35,6 +35,20 @@ def test_every_pair_counts_once_whatever_its_workload_and_none_across() -> None:
     assert order.kendall_tau.low < order.kendall_tau.value < order.kendall_tau.high
 
 
+def test_clear_pairs_are_those_beyond_the_noise_and_not_taken_for_certain_either() -> None:
+    # in the first workload the pair in the wrong order is within the noise; the second has no clear pair
+    truth = np.log([1.0, 1.05, 2.0, 3.0, 3.1])
+    predicted = np.array([2.0, 1.0, 3.0, 2.0, 1.0])
+    workload = np.array([0, 0, 0, 1, 1])
+    order = pooled_order(truth, predicted, workload, Resampling.PROGRAMS, SETTINGS, noise_ratio=1.1)
+    assert order.pairwise_accuracy.value == pytest.approx(2 / 4)
+    assert order.clear_pairwise_accuracy.value == 1.0
+    assert order.clear_pairwise_accuracy.low == pytest.approx(0.025)
+    without = pooled_order(truth, predicted, workload, Resampling.PROGRAMS, SETTINGS)
+    assert without.clear_pairwise_accuracy is None
+    assert without.kendall_tau == order.kendall_tau
+
+
 def test_single_programs_have_no_order() -> None:
     values = np.array([1.0, 2.0])
     assert pooled_order(values, values, np.array([0, 1]), Resampling.PROGRAMS, SETTINGS) is None

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.evaluation.scoring import checked, timed
+from kernelcast.evaluation.scoring import TIMED_PROGRAMS, checked, predict_microseconds
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
@@ -20,7 +20,16 @@ def test_predictions_become_float64() -> None:
     assert checked(np.array([1, 2], dtype=np.float32), 2, "gcn").dtype == np.float64
 
 
-def test_timing_returns_the_prediction_and_a_time_per_program() -> None:
-    predicted, microseconds = timed(lambda: np.arange(4.0), 4)
-    assert predicted.tolist() == [0, 1, 2, 3]
-    assert microseconds > 0
+def test_timing_predicts_no_more_programs_than_a_tuner_asks_for_at_once(make_programs) -> None:
+    asked = []
+
+    def predict(programs) -> np.ndarray:
+        asked.append(len(programs))
+        return programs.log_seconds
+
+    assert predict_microseconds(predict, make_programs([0.0, 1.0], [0, 0])) > 0
+    assert set(asked) == {2}
+    asked.clear()
+    many = 3 * TIMED_PROGRAMS
+    assert predict_microseconds(predict, make_programs(np.zeros(many), [0] * many)) > 0
+    assert set(asked) == {TIMED_PROGRAMS}

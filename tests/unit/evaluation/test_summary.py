@@ -20,7 +20,9 @@ def test_overall_is_the_mean_over_the_workloads_not_over_the_programs(make_progr
 def test_a_single_program_is_not_ranked_and_said_so_but_its_time_counts(make_programs) -> None:
     summary = summarise(make_programs(TRUTH, WORKLOAD), TRUTH + np.log(1.1), PredictionKind.LOG_SECONDS)
     assert summary.unranked == ("w2",)
-    assert summary.per_workload[2].metrics == pytest.approx({"mape": 0.1, "log_rmse": np.log(1.1)})
+    assert summary.per_workload[2].metrics == pytest.approx(
+        {"mape": 0.1, "median_ape": 0.1, "p90_ape": 0.1, "log_rmse": np.log(1.1)}
+    )
     assert summary.overall["mape"] == pytest.approx(0.1)
 
 
@@ -53,6 +55,30 @@ def test_a_prediction_that_knows_nothing_scores_as_by_chance(make_programs) -> N
     for name, value in overall.items():
         if METRIC_BY_NAME[name].by_chance is not None:
             assert value == METRIC_BY_NAME[name].by_chance
+
+
+def test_clear_pairs_need_a_noise_and_a_pair_beyond_it(make_programs) -> None:
+    programs = make_programs(np.log([1e-6, 1.05e-6, 2e-6, 1e-3, 1.01e-3]), [0, 0, 0, 1, 1])
+    # wrong where nobody can know the order
+    predicted = np.array([1.0, 0.0, 2.0, 1.0, 0.0])
+    assert "clear_pairwise_accuracy" not in summarise(programs, predicted, "rank").overall
+    summary = summarise(programs, predicted, "rank", noise_ratio=1.1)
+    assert summary.overall["clear_pairwise_accuracy"] == 1.0
+    assert "clear_pairwise_accuracy" not in summary.per_workload[1].metrics
+    assert summary.overall["pairwise_accuracy"] == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_the_tile_size_ape_is_summed_over_kernels(make_programs) -> None:
+    # chosen 2 of best 1, chosen 110 of best 100
+    programs = make_programs(np.log([1.0, 2.0, 100.0, 110.0]), [0, 0, 1, 1])
+    overall = summarise(programs, np.array([1.0, 0.0, 1.0, 0.0]), "rank").overall
+    assert overall["tile_size_ape"] == pytest.approx((1 + 10) / (1 + 100))
+    assert overall["top_1"] == pytest.approx((0.5 + 100 / 110) / 2)
+
+
+def test_no_programs_have_no_figures(make_programs) -> None:
+    summary = summarise(make_programs([], []), np.zeros(0), "log_seconds")
+    assert (summary.overall, summary.per_workload, summary.unranked) == ({}, (), ())
 
 
 def test_names_of_metrics_are_unique() -> None:

@@ -1,61 +1,27 @@
 import csv
 import dataclasses
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from kernelcast.evaluation.results import Results
 from kernelcast.evaluation.table import (
+    COMPARISON_COLUMNS,
+    NETWORK_COLUMNS,
+    comparison_rows,
     long_rows,
     nested_metrics,
     noise_sentence,
     number,
+    per_network_rows,
     per_workload_rows,
     percentage,
     short,
     split_caption,
-    terminal_tables,
     wide_rows,
     write_csv,
 )
-
-
-def printed(results: Results, width: int = 120) -> str:
-    console = Console(width=width, file=io.StringIO())
-    for table in terminal_tables(results):
-        console.print(table)
-    return console.file.getvalue()
-
-
-def test_the_terminal_shows_every_model_with_its_interval_and_what_is_missing(results: Results) -> None:
-    text = printed(results)
-    for expected in (
-        "random split: workloads seen in training",
-        "workload split: workloads never seen in training",
-        "0.500 [0.300, 0.600]",
-        "measured again",
-        "40.0%",
-        "13 test programs of 3 workloads",
-        "bootstrap intervals over programs",
-        "lonely",
-        "not evaluated",
-        "model.json does not exist",
-    ):
-        assert expected in " ".join(text.split()), expected
-
-
-def test_what_looks_like_markup_is_shown_as_it_is(results: Results) -> None:
-    missing = [dataclasses.replace(results.missing[0], reason="features.views=[trace] has [/] no ast")]
-    assert "features.views=[trace] has [/] no ast" in printed(dataclasses.replace(results, missing=missing), 200)
-
-
-def test_a_model_of_ranks_shows_a_dash_for_errors_of_time(results: Results) -> None:
-    line = next(line for line in printed(results).splitlines() if "gcn" in line)
-    cells = [cell.strip() for cell in line.split("│")[1:-1]]
-    assert cells == ["gcn", "0.500 [0.300, 0.600]", "0.750", "-", "-", "-", "-", "1.5 s", "4.2 µs"]
 
 
 def test_metrics_nest_by_split_and_model_and_hold_finite_numbers_only(results: Results) -> None:
@@ -84,11 +50,44 @@ def test_wide_rows_have_one_row_a_split_and_model_and_equal_columns(results: Res
     assert rows[1]["mape"] is None
 
 
-def test_long_rows_put_the_noise_ceiling_beside_each_value(results: Results) -> None:
-    rows = {(row["split"], row["model"], row["metric"]): row for row in long_rows(results)}
-    row = rows["random", "xgboost", "mape"]
+def test_long_rows_put_the_noise_ceiling_and_the_share_of_it_beside_each_value(results: Results) -> None:
+    rows = {(row["split"], row["model"], row["metric"], row["aggregation"]): row for row in long_rows(results)}
+    assert len(rows) == len(long_rows(results))
+    row = rows["random", "xgboost", "mape", "workloads"]
     assert (row["value"], row["low"], row["high"], row["noise_ceiling"]) == pytest.approx((0.4, 0.2, 0.5, 0.02))
-    assert ("random", "gcn", "mape") not in rows
+    # the noise makes a twentieth of the error
+    assert row["share_of_ceiling"] == pytest.approx(0.05)
+    assert ("random", "gcn", "mape", "workloads") not in rows
+    pairs = rows["random", "gcn", "pairwise_accuracy", "workloads"]
+    assert pairs["share_of_ceiling"] == pytest.approx((0.75 - 0.5) / (0.975 - 0.5))
+    assert rows["random", "measured again", "kendall_tau", "workloads"]["share_of_ceiling"] is None
+    assert all(list(row) == list(rows["random", "gcn", "train_seconds", ""]) for row in rows.values())
+
+
+def test_long_rows_count_workloads_in_three_ways_and_have_seeds_and_costs(results: Results) -> None:
+    rows = {(row["split"], row["model"], row["metric"], row["aggregation"]): row for row in long_rows(results)}
+    of_gcn = [rows["random", "gcn", "kendall_tau", each] for each in ("workloads", "task weight", "networks")]
+    assert [row["value"] for row in of_gcn] == [0.5, 0.25, 0.125]
+    assert [row["share_of_ceiling"] for row in of_gcn] == pytest.approx([0.5 / 0.95] * 3)
+    assert [(row["seeds"], row["seed_deviation"]) for row in of_gcn] == [(2, 0.04)] * 3
+    assert rows["random", "xgboost", "kendall_tau", "workloads"]["seed_deviation"] is None
+    seconds = rows["random", "gcn", "train_seconds", ""]
+    assert (seconds["value"], seconds["seed_deviation"], seconds["low"]) == (1.5, 0.5, None)
+    assert rows["random", "random", "predict_microseconds", ""]["value"] == 4.25
+    assert ("random", "random", "train_seconds", "") not in rows
+
+
+def test_network_and_comparison_rows_have_the_columns_that_an_empty_file_has(results: Results) -> None:
+    networks, comparisons = per_network_rows(results), comparison_rows(results)
+    assert {tuple(row) for row in networks} == {NETWORK_COLUMNS}
+    first = networks[0]
+    assert (first["model"], first["network"], first["test_workloads"], first["kendall_tau_low"]) == (
+        "gcn", "resnet18", 2, 0.3,
+    )  # fmt: skip
+    assert {tuple(sorted(row)) for row in comparisons} == {tuple(sorted(COMPARISON_COLUMNS))}
+    assert [(row["model"], row["other"]) for row in comparisons] == [
+        ("gcn", "xgboost"), ("gcn", "random"), ("xgboost", "random"),
+    ]  # fmt: skip
 
 
 def test_workload_rows_leave_undefined_cells_empty(tmp_path: Path, results: Results) -> None:
@@ -125,6 +124,10 @@ def test_no_ceiling_is_said_so(results: Results) -> None:
 
 def test_the_ceiling_tells_how_few_programs_it_has(results: Results) -> None:
     assert "measured again: 12 programs of 3 of these workloads" in split_caption(results.splits[0], 0.95)
+
+
+def test_the_caption_tells_how_many_seeds_there_are(results: Results) -> None:
+    assert "intervals over programs and seeds (1 to 2 a model)." in split_caption(results.splits[0], 0.95)
 
 
 def test_absurd_values_stay_short() -> None:

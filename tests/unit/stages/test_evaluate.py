@@ -13,7 +13,7 @@ from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, 
 from kernelcast.evaluation.predictions import read_predictions
 from kernelcast.evaluation.results import read_results
 from kernelcast.evaluation.summary import summarise
-from kernelcast.files import read_json, write_json
+from kernelcast.files import json_hash, read_json, write_json
 from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
 from kernelcast.graphs.splits import (
     RandomSplit,
@@ -125,7 +125,8 @@ def test_the_figures_are_those_of_the_saved_model_on_the_test_programs(evaluated
     test = programs.select(read_split(data / "graphs", "workload").test)
     model = load_model(data / "models/workload/xgboost/model")
     predicted = model.predict(test)
-    expected = summarise(test, predicted, model.kind).overall
+    noise = read_results(data / "evaluation").noise
+    expected = summarise(test, predicted, model.kind, noise.ratio_p90.value).overall
     metrics = read_json(data / "evaluation/metrics.json", "evaluate")["workload"]["xgboost"]
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
     table = read_predictions(data / "evaluation").to_pylist()
@@ -143,6 +144,13 @@ def test_all_files_are_there(evaluated) -> None:
         "matmul", "conv2d", "softmax", "layer_norm",
     }  # fmt: skip
     assert {row["model"] for row in rows_of(directory / "learning.csv")} == {"xgboost"}
+    # no workload of this folder is of a network
+    assert rows_of(directory / "per_network.csv") == []
+    compared = rows_of(directory / "comparisons.csv")
+    assert {(row["model"], row["other"], row["split"]) for row in compared} == {
+        ("xgboost", "random", "random"), ("xgboost", "random", "workload"),
+    }  # fmt: skip
+    assert {row["metric"] for row in compared} >= {"kendall_tau", "top_1", "clear_pairwise_accuracy"}
     assert {path.name for path in (directory / "plots").iterdir()} == {
         "leaderboard.png", "machine_state.png", "random_xgboost.png", "random_random.png", "random_tau_by_workload.png",
         "workload_xgboost.png", "workload_random.png", "workload_tau_by_workload.png",
@@ -247,6 +255,74 @@ def test_a_model_that_cannot_be_used_is_listed_and_the_others_are_scored(
     assert [model.model for model in results.splits[0].models] == ["measured again", "random"]
     assert [model.model for model in results.splits[1].models] == ["measured again", "xgboost", "random"]
     assert not (folder.root / "data/evaluation/plots/random_xgboost.png").exists()
+
+
+def trained_again(folder, split: str, name: str, seed: int) -> Path:
+    """Another seed of xgboost, which another seed leaves as it is, on one split."""
+    source = folder.root / "data/models" / split / "xgboost"
+    target = source.with_name(name)
+    shutil.copytree(source, target)
+    write_json(target / "training.json", read_json(source / "training.json", "train") | {"seed": seed, "seconds": 2.5})
+    return target
+
+
+def test_seeds_of_a_model_are_one_row_and_a_seed_that_cannot_be_used_is_listed(
+    folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained_again(folder, "random", "xgboost@1", 1)
+    trained_again(folder, "random", "xgboost@2", 2)
+    of_another_split(trained_again(folder, "random", "xgboost@3", 3))
+    # as many as the folder without a seed in its name has
+    trained_again(folder, "random", "xgboost@0", 0)
+    # no other split has it
+    trained_again(folder, "random", "other@5", 5)
+    data = folder.root / "data"
+    before = read_results(data / "evaluation")
+    evaluate(folder.config)
+    results = read_results(data / "evaluation")
+    (found,) = (model for model in results.splits[0].models if model.model == "xgboost")
+    assert (found.seeds, found.folders) == ((0, 1, 2), ("xgboost", "xgboost@1", "xgboost@2"))
+    (single,) = (model for model in before.splits[0].models if model.model == "xgboost")
+    for name, estimate in found.metrics.items():
+        # three times the same predictions
+        assert estimate.value == pytest.approx(single.metrics[name].value)
+        assert (estimate.low, estimate.high) == pytest.approx((single.metrics[name].low, single.metrics[name].high))
+        assert estimate.seed_deviation == pytest.approx(0.0, abs=1e-12)
+    assert found.train_seconds == pytest.approx((1.5 + 2.5 + 2.5) / 3)
+    assert found.train_seconds_deviation == pytest.approx(np.std([1.5, 2.5, 2.5], ddof=1))
+    reasons = {(entry.split, entry.model): entry.reason for entry in results.missing}
+    assert set(reasons) == {("random", "xgboost@3"), ("random", "xgboost@0"), ("workload", "other")}
+    assert "of the split network" in reasons["random", "xgboost@3"]
+    assert "has the seed 0" in reasons["random", "xgboost@0"]
+    assert "xgboost@3 on the random split is left out" in caplog.text
+    # the other split has one seed, as before
+    assert [model.seeds for model in results.splits[1].models] == [(), (0,), (0,)]
+    predictions = read_predictions(data / "evaluation").to_pylist()
+    assert {row["seed"] for row in predictions if (row["split"], row["model"]) == ("random", "xgboost")} == {0, 1, 2}
+    rows = [row for row in rows_of(data / "evaluation/leaderboard.csv") if row["split"] == "random"]
+    assert {row["seeds"] for row in rows if row["model"] == "xgboost"} == {"3"}
+    learning = {(row["split"], row["model"]) for row in rows_of(data / "evaluation/learning.csv")}
+    assert ("random", "xgboost@2") in learning
+
+
+def test_networks_are_scored_by_how_often_they_run_a_workload(folder) -> None:
+    graphs = folder.root / "data/graphs"
+    meta = read_json(graphs / "meta.json", "graphs")
+    for workload, runs in zip(
+        meta["description"]["workloads"], ({"a": 2}, {"a": 1, "b": 1}, {}, {"b": 3}), strict=True
+    ):
+        workload["networks"] = runs
+    del meta["hash"]
+    write_json(graphs / "meta.json", {**meta, "hash": json_hash(meta)})
+    evaluate(folder.config)
+    rows = rows_of(folder.root / "data/evaluation/per_network.csv")
+    found = {(row["model"], row["network"], row["test_workloads"]) for row in rows if row["split"] == "random"}
+    assert found == {(model, network, "2") for model in ("xgboost", "random") for network in ("a", "b")}
+    assert all(float(row["top_1_low"]) <= float(row["top_1"]) <= float(row["top_1_high"]) for row in rows)
+    board = rows_of(folder.root / "data/evaluation/leaderboard.csv")
+    assert {row["aggregation"] for row in board if row["metric"] == "top_5" and row["split"] == "random"} == {
+        "workloads", "task weight", "networks",
+    }  # fmt: skip
 
 
 def test_no_model_at_all_names_the_stage_that_makes_them(folder) -> None:
