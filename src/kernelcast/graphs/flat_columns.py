@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kernelcast.graphs.vocabulary import ANSOR, AUTOTVM, OWN, Feature
 
-INNER_LOOPS = 5
+INNER_LOOPS = 8
 """Loops of a statement that have columns, from the innermost outwards."""
 
 RANKED_LOADS = 3
@@ -30,7 +30,10 @@ PARALLEL_STARTS = "parallel_starts"
 LOOP_STARTS = "loop_starts"
 LOOP_ITERATIONS = "loop_iterations"
 
-_ORDER = ("innermost", "second innermost", "third innermost", "fourth innermost", "fifth innermost")
+_ORDER = (
+    "innermost",
+    *(f"{number} innermost" for number in ("second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")),
+)
 
 
 def _loop_columns(place: int) -> tuple[Feature, ...]:
@@ -54,13 +57,6 @@ def _loop_columns(place: int) -> tuple[Feature, ...]:
 
 def _access_columns(prefix: str, access: str) -> tuple[Feature, ...]:
     return (
-        Feature(
-            f"{prefix}_stride_elements",
-            "elements",
-            "memory",
-            f"Of {access}: distance between two iterations of the innermost loop.",
-            ANSOR,
-        ),
         Feature(
             f"{prefix}_inner_bytes",
             "bytes",
@@ -97,14 +93,17 @@ def _access_columns(prefix: str, access: str) -> tuple[Feature, ...]:
             f"Of {access}: executions of it between two iterations of that loop.",
             ANSOR,
         ),
-        Feature(
-            f"{prefix}_outer_stride_elements",
-            "elements",
-            "memory",
-            f"Of {access}: distance between two iterations of the second innermost loop.",
-            AUTOTVM,
-        ),
         Feature(f"{prefix}_buffer_bytes", "bytes", "memory", f"Of {access}: size of the buffer.", ANSOR),
+        *(
+            Feature(
+                f"{prefix}_stride_{place + 1}",
+                "elements",
+                "memory",
+                f"Of {access}: distance between two iterations of the {order} loop.",
+                AUTOTVM,
+            )
+            for place, order in enumerate(_ORDER)
+        ),
     )
 
 

@@ -122,7 +122,7 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
         for name in ("extent", "is_reduction", "is_straight")
     )
     there, extent = extent > 0, np.maximum(extent, 1.0)
-    moves = np.stack([columns[f"{access}_stride_elements"] for access in ACCESSES], axis=1)
+    moves = np.stack([columns[f"{access}_stride_1"] for access in ACCESSES], axis=1)
     automatic = (
         ~vectorised
         & (straight[:, 0] == 0)
@@ -170,7 +170,7 @@ def core_seconds(columns: dict[str, Values], lanes: int, calibration: Calibratio
     )
     filled = np.where(loops.automatic, lanes, np.minimum(width, lanes))
     packed = ~loops.vectorised & (columns["inner1_is_straight"] > 0) & (columns["inner1_is_reduction"] == 0)
-    packed &= columns["target_stride_elements"] == 1
+    packed &= columns["target_stride_1"] == 1
     packing = np.where(packed, np.minimum(PACKED_LANES, extent), 1.0)
 
     # a multiply-add is one instruction
@@ -213,7 +213,7 @@ def _access_seconds(
     total, listed = np.zeros(len(executions)), np.zeros(len(executions))
     for access in ACCESSES:
         there = columns[f"{access}_buffer_bytes"] > 0
-        stride, outer = columns[f"{access}_stride_elements"], columns[f"{access}_outer_stride_elements"]
+        stride, outer = columns[f"{access}_stride_1"], columns[f"{access}_stride_2"]
         trips, distance = np.maximum(columns[f"{access}_reuse_trips"], 1.0), columns[f"{access}_reuse_distance"]
         # in vectors: side by side one instruction a vector, the same for all lanes one, else one a lane
         count = np.where(
@@ -242,6 +242,6 @@ def _access_seconds(
 def _is_target(columns: dict[str, Values], access: str) -> Bool[np.ndarray, " rows"]:
     """Whether an access goes where the store goes."""
     same = np.ones(len(columns["executions"]), dtype=bool)
-    for name in ("stride_elements", "outer_stride_elements", "buffer_bytes", "touched_bytes"):
+    for name in ("stride_1", "stride_2", "buffer_bytes", "touched_bytes"):
         same &= columns[f"{access}_{name}"] == columns[f"target_{name}"]
     return same

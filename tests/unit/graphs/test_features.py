@@ -111,13 +111,13 @@ def test_statements_of_matmul_by_hand(suite: dict[str, Workload]) -> None:
         "inner2_is_reduction": 0,
         # a line of the result, three of left, a column of right
         "inner1_touched_bytes": 64 + 48 * 4 + 48 * 64,
-        "target_stride_elements": 0,
-        "target_outer_stride_elements": 1,
+        "target_stride_1": 0,
+        "target_stride_2": 1,
         "load1_buffer_bytes": 64 * 48 * 4,
-        "load1_stride_elements": 1,
+        "load1_stride_1": 1,
         "load1_reuse": 32,
         "load2_buffer_bytes": 64 * 32 * 4,
-        "load3_stride_elements": 32,
+        "load3_stride_1": 32,
     }
     assert {name: update[name] for name in expected} == expected
     assert update["inner1_intensity"] == pytest.approx(2 * 48 / (64 + 48 * 4 + 48 * 64))

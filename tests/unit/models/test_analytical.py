@@ -35,8 +35,8 @@ ADD = {
     "accesses": 1,
     "inner1_extent": 8,
     "inner2_extent": 1024,
-    "target_stride_elements": 1,
-    "target_outer_stride_elements": 8,
+    "target_stride_1": 1,
+    "target_stride_2": 8,
     "target_buffer_bytes": 32768,
     "target_touched_bytes": 32768,
     "target_reuse_trips": 1,
@@ -55,24 +55,24 @@ PRODUCT = {
     "inner3_extent": 128,
     "inner3_is_reduction": 1,
     "inner4_extent": 64,
-    "target_stride_elements": 1,
-    "target_outer_stride_elements": 64,
+    "target_stride_1": 1,
+    "target_stride_2": 64,
     "target_buffer_bytes": 65536,
     "target_touched_bytes": 65536,
     "target_reuse_trips": 128,
     "target_reuse_distance": 64,
-    "load1_stride_elements": 1,
-    "load1_outer_stride_elements": 64,
+    "load1_stride_1": 1,
+    "load1_stride_2": 64,
     "load1_buffer_bytes": 65536,
     "load1_touched_bytes": 65536,
-    "load2_stride_elements": 1,
-    "load2_outer_stride_elements": 0,
+    "load2_stride_1": 1,
+    "load2_stride_2": 0,
     "load2_buffer_bytes": 8192,
     "load2_touched_bytes": 8192,
     "load2_reuse_trips": 8,
     "load2_reuse_distance": 8,
-    "load3_stride_elements": 0,
-    "load3_outer_stride_elements": 128,
+    "load3_stride_1": 0,
+    "load3_stride_2": 128,
     "load3_buffer_bytes": 4096,
     "load3_touched_bytes": 4096,
     "load3_reuse_trips": 8,
@@ -112,10 +112,10 @@ def test_a_vector_loop_by_hand():
 
 
 def test_one_by_one_takes_the_scalar_rates():
-    plain = {**ADD, "lanes": 1, "inner1_extent": 8192, "inner2_extent": 0, "target_stride_elements": 2}
+    plain = {**ADD, "lanes": 1, "inner1_extent": 8192, "inner2_extent": 0, "target_stride_1": 2}
     assert seconds(plain) == pytest.approx(8192 * 0.5 * NS * (np.sqrt(2) + 1) + 1e-8, rel=1e-4)
     # side by side the compiler makes vectors of them by itself
-    assert seconds({**plain, "target_stride_elements": 1}) == pytest.approx(seconds(ADD), rel=1e-4)
+    assert seconds({**plain, "target_stride_1": 1}) == pytest.approx(seconds(ADD), rel=1e-4)
 
 
 def test_a_tile_of_sums_stays_in_registers():
@@ -141,7 +141,7 @@ def test_sums_that_do_not_fit_into_registers_are_loaded_and_stored_at_every_step
 
 def test_a_single_chain_waits_for_each_step_unless_it_is_short():
     chain = {**ADD, "lanes": 1, "executions": 8192, "reduction_extent": 4096, "inner1_extent": 4096}
-    chain |= {"inner1_is_reduction": 1, "inner2_extent": 2, "target_stride_elements": 0, "target_reuse_trips": 4096}
+    chain |= {"inner1_is_reduction": 1, "inner2_extent": 2, "target_stride_1": 0, "target_reuse_trips": 4096}
     long = seconds(chain)
     assert long == pytest.approx(8192 * 4 * NS, rel=0.2)
     short = {**chain, "reduction_extent": 16, "inner1_extent": 16, "inner2_extent": 512, "target_reuse_trips": 16}
@@ -199,7 +199,7 @@ def test_unscaled_columns_are_read_as_they_are():
             "inner2_is_straight": strategies.integers(0, 1),
             "is_guarded": strategies.integers(0, 1),
             "parallel_extent": strategies.integers(1, 9),
-            "target_stride_elements": strategies.integers(0, 3),
+            "target_stride_1": strategies.integers(0, 3),
         }
     ),
 )
@@ -228,8 +228,8 @@ def test_more_work_is_never_faster(base, more, changes):
 )
 @settings(deadline=None, max_examples=20)
 def test_wider_vectors_are_never_slower(statement, fewer, stride):
-    narrow = {**statement, "target_stride_elements": stride, "lanes": fewer, "inner1_extent": fewer}
-    wide = {**statement, "target_stride_elements": stride}
+    narrow = {**statement, "target_stride_1": stride, "lanes": fewer, "inner1_extent": fewer}
+    wide = {**statement, "target_stride_1": stride}
     assert seconds(wide) <= seconds(narrow) * (1 + 1e-5)
 
 
@@ -278,7 +278,7 @@ def test_missing_columns_and_views_are_refused_with_the_next_step(metric_log):
     model.fit(programs, programs, metric_log)
     rows = programs.view("statements")
     kept = StatementRows(rows.names[:-9], rows.row_offset, np.ascontiguousarray(rows.values[:, :-9]))
-    with pytest.raises(ConfigError, match=r"load3_stride_elements and 8 more.*leave_out"):
+    with pytest.raises(ConfigError, match=r"load3_stride_1 and 8 more.*leave_out"):
         model.predict(dataclasses.replace(programs, sources={**programs.sources, "statements": kept}))
     with pytest.raises(ConfigError, match=r"no view `statements`.*dvc repro graphs"):
         model.predict(dataclasses.replace(programs, sources={"features": programs.view("features")}))

@@ -15,7 +15,7 @@ from kernelcast.graphs.vocabulary import NODE_KIND_INDEX
 
 CACHE_LINE_BYTES = 64
 
-STRIDE_LOOPS = 4
+STRIDE_LOOPS = 8
 """Loops around an access, innermost first, for which its stride is kept."""
 
 LARGEST_BUFFERS = 3

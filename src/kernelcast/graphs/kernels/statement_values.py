@@ -21,7 +21,7 @@ _ACCESSES, _INTENSITY = STATEMENT_INDEX["accesses"], STATEMENT_INDEX["intensity"
 _LOOP_EXTENT, _LOOP_BYTES = STATEMENT_INDEX["inner1_extent"], STATEMENT_INDEX["inner1_touched_bytes"]
 _LOOP_REDUCTION, _LOOP_STRAIGHT = STATEMENT_INDEX["inner1_is_reduction"], STATEMENT_INDEX["inner1_is_straight"]
 _LOOP_INTENSITY, _LOOP_STEP = STATEMENT_INDEX["inner1_intensity"], STATEMENT_INDEX["inner2_extent"] - _LOOP_EXTENT
-_TARGET, _LOADS = STATEMENT_INDEX["target_stride_elements"], STATEMENT_INDEX["load1_stride_elements"]
+_TARGET, _LOADS = STATEMENT_INDEX["target_inner_bytes"], STATEMENT_INDEX["load1_inner_bytes"]
 _CONDITION = ROLES.index("condition")
 _PARALLEL, _STORE = NODE_KIND_INDEX["loop_parallel"], NODE_KIND_INDEX["store"]
 _BLOCK, _INIT, _BRANCH = (NODE_KIND_INDEX[kind] for kind in ("block", "init", "branch"))
@@ -58,11 +58,12 @@ def put_access(
     reuse: np.ndarray,
 ) -> None:
     """Writes the columns of one access, in the order of the table."""
-    values[0] = strides[access, 0]
-    values[1], values[2] = access_bytes[access, 0], access_bytes[access, 1]
-    values[3] = executions / elements[access]
-    values[4], values[5], values[6] = reuse[access, 0], reuse[access, 1], reuse[access, 2]
-    values[7], values[8] = strides[access, 1], size
+    values[0], values[1] = access_bytes[access, 0], access_bytes[access, 1]
+    values[2] = executions / elements[access]
+    values[3], values[4], values[5] = reuse[access, 0], reuse[access, 1], reuse[access, 2]
+    values[6] = size
+    for place in range(INNER_LOOPS):
+        values[7 + place] = strides[access, place]
 
 
 @compiled

@@ -24,6 +24,7 @@ _IS_FLOAT, _DTYPE_BYTES = NODE_FEATURE_INDEX["is_float"], NODE_FEATURE_INDEX["dt
 _MAGNITUDE, _DIMENSIONS = NODE_FEATURE_INDEX["magnitude"], NODE_FEATURE_INDEX["dimensions"]
 _BUFFER_BYTES, _TEMPORARY = NODE_FEATURE_INDEX["buffer_bytes"], NODE_FEATURE_INDEX["temporary"]
 _STRIDE, _CONTIGUOUS = NODE_FEATURE_INDEX["stride_1"], NODE_FEATURE_INDEX["contiguous"]
+SHOWN_STRIDES = sum(name.startswith("stride_") for name in NODE_FEATURE_INDEX)
 _INVARIANT, _INNER_BYTES = NODE_FEATURE_INDEX["invariant"], NODE_FEATURE_INDEX["inner_bytes"]
 _TOUCHED_BYTES, _REUSE = NODE_FEATURE_INDEX["touched_bytes"], NODE_FEATURE_INDEX["reuse"]
 _REUSE_TRIPS, _REUSE_DISTANCE = NODE_FEATURE_INDEX["reuse_trips"], NODE_FEATURE_INDEX["reuse_distance"]
@@ -88,7 +89,7 @@ def put_access(
         dimensions += shape[place] > 1
     features[_DIMENSIONS], features[_BUFFER_BYTES] = dimensions, size
     features[_TEMPORARY] = temporary[buffer]
-    for place in range(strides.shape[1]):
+    for place in range(SHOWN_STRIDES):
         features[_STRIDE + place] = strides[access, place]
     features[_CONTIGUOUS], features[_INVARIANT] = strides[access, 0] == 1, strides[access, 0] == 0
     features[_INNER_BYTES], features[_TOUCHED_BYTES] = access_bytes[access, 0], access_bytes[access, 1]
