@@ -72,7 +72,7 @@ def instantiate_nodes(config: DictConfig) -> None:
         runner, settings = make_runner(config.runner)
         assert callable(runner.open)
         assert settings.timing.as_dict() == OmegaConf.to_container(config.runner.timing, enum_to_str=True)
-    if "model" in config:
+    if "loss" in config:
         loss, trainer = hydra.utils.instantiate(config.loss), hydra.utils.instantiate(config.trainer)
         model = hydra.utils.instantiate(config.model, loss=loss, trainer=trainer, seed=config.seed)
         assert callable(model.predict)
