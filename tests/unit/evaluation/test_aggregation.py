@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation.aggregation import Pooling, network_weights, pooled, task_weights
@@ -31,6 +31,7 @@ shares = st.floats(0.05, 1.0)
 rows = st.lists(st.tuples(shares, st.floats(-14, -3), st.integers(1, 5)), min_size=1, max_size=6)
 
 
+@settings(deadline=None)
 @given(rows, st.sampled_from(list(Pooling)))
 def test_a_pooled_figure_lies_among_those_of_the_workloads(data: list[tuple], pooling: Pooling) -> None:
     values, best, weights = np.array(data).T
@@ -40,6 +41,7 @@ def test_a_pooled_figure_lies_among_those_of_the_workloads(data: list[tuple], po
     assert pooled(pooling, values, best + 2, 3 * weights) == pytest.approx(figure)
 
 
+@settings(deadline=None)
 @given(rows)
 def test_pooled_top_k_and_tile_size_ape_are_ratios_of_sums_of_times(data: list[tuple]) -> None:
     values, best, weights = np.array(data).T

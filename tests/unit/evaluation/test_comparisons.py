@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation.bootstrap import Bootstrap, Resampled, Resampling
@@ -13,6 +13,7 @@ SETTINGS = Bootstrap(samples=300, confidence=0.95, seed=0)
 small = st.integers(-4, 4).map(float)
 
 
+@settings(deadline=None)
 @given(st.lists(small, min_size=1, max_size=7))
 def test_p_is_the_share_of_sign_patterns_that_are_as_far_from_zero(differences: list[float]) -> None:
     patterns = list(itertools.product((1, -1), repeat=len(differences)))
@@ -37,6 +38,7 @@ def test_p_of_equal_models_is_as_often_small_as_it_says() -> None:
     assert np.mean(p <= 0.5) == pytest.approx(0.5, abs=0.05)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_is_the_step_down_procedure(p: list[float]) -> None:
     corrected = holm(p)

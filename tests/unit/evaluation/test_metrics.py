@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, rankdata, spearmanr
 
@@ -27,6 +27,7 @@ tied = st.integers(-4, 4).map(float)
 pairs = st.lists(st.tuples(tied, tied), min_size=2, max_size=12).map(lambda rows: np.array(rows).T)
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_kendall_tau_is_scipys_tau_b(data: np.ndarray) -> None:
     truth, predicted = data
@@ -34,6 +35,7 @@ def test_kendall_tau_is_scipys_tau_b(data: np.ndarray) -> None:
     assert kendall_tau(truth, predicted) == pytest.approx(0.0 if np.isnan(expected) else expected)
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_pairwise_accuracy_counts_pairs(data: np.ndarray) -> None:
     truth, predicted = data
@@ -49,6 +51,7 @@ def test_pairwise_accuracy_counts_pairs(data: np.ndarray) -> None:
     assert pairwise_accuracy(truth, predicted) == pytest.approx(right / total if total else 0.5)
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_spearman_is_scipys(data: np.ndarray) -> None:
     truth, predicted = data
@@ -59,6 +62,7 @@ def test_spearman_is_scipys(data: np.ndarray) -> None:
         assert spearman(truth, predicted) == pytest.approx(spearmanr(truth, predicted).statistic)
 
 
+@settings(deadline=None)
 @given(pairs, st.floats(0.0, 9.0))
 def test_clear_pairs_are_those_further_apart_than_the_gap(data: np.ndarray, gap: float) -> None:
     truth, predicted = data
@@ -72,6 +76,7 @@ def test_clear_pairs_are_those_further_apart_than_the_gap(data: np.ndarray, gap:
     assert clear_pairwise_accuracy(truth, predicted, 0.0) == pytest.approx(pairwise_accuracy(truth, predicted))
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_the_tile_size_ape_is_the_loss_of_the_choice(data: np.ndarray) -> None:
     truth, predicted = data
@@ -83,6 +88,7 @@ def test_the_tile_size_ape_is_the_loss_of_the_choice(data: np.ndarray) -> None:
         assert tile_size_ape(truth, predicted) == pytest.approx(1 / top_k_score(truth, predicted, 1) - 1)
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_errors_of_time_keep_their_order_and_grow_with_the_scale(data: np.ndarray) -> None:
     truth, predicted = data
@@ -93,6 +99,7 @@ def test_errors_of_time_keep_their_order_and_grow_with_the_scale(data: np.ndarra
         assert metric(truth + 3, predicted + 3) == pytest.approx(metric(truth, predicted))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(tied, st.integers(0, 2).map(float)), min_size=2, max_size=6), st.integers(1, 6))
 def test_top_k_is_the_mean_over_all_orders_of_equal_predictions(rows: list[tuple[float, float]], k: int) -> None:
     truth, predicted = np.array(rows).T
@@ -104,6 +111,7 @@ def test_top_k_is_the_mean_over_all_orders_of_equal_predictions(rows: list[tuple
     assert top_k_score(truth, predicted, k) == pytest.approx(np.mean(scores))
 
 
+@settings(deadline=None)
 @given(pairs, st.integers(1, 6))
 def test_a_monotone_transform_of_the_prediction_changes_no_ranking_metric(data: np.ndarray, k: int) -> None:
     truth, predicted = data
@@ -116,6 +124,7 @@ def test_a_monotone_transform_of_the_prediction_changes_no_ranking_metric(data: 
     assert clear_pairwise_accuracy(truth, other, 1.5) == clear_pairwise_accuracy(truth, predicted, 1.5)
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_the_reversed_order_has_the_opposite_tau(data: np.ndarray) -> None:
     truth, predicted = data
@@ -124,6 +133,7 @@ def test_the_reversed_order_has_the_opposite_tau(data: np.ndarray) -> None:
     assert pairwise_accuracy(truth, -predicted) == pytest.approx(1 - pairwise_accuracy(truth, predicted))
 
 
+@settings(deadline=None)
 @given(pairs)
 def test_more_places_never_score_worse(data: np.ndarray) -> None:
     truth, predicted = data

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation.bootstrap import Bootstrap, Resampling
@@ -11,6 +11,7 @@ SETTINGS = Bootstrap(samples=200, confidence=0.95, seed=0)
 tied = st.integers(-3, 3).map(float)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(tied, tied), min_size=2, max_size=9), st.sampled_from(list(Resampling)))
 def test_one_workload_pools_to_its_own_figures(rows: list[tuple[float, float]], resampling: Resampling) -> None:
     truth, predicted = np.array(rows).T

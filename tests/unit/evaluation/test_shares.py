@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation.bootstrap import Estimate
@@ -7,6 +7,7 @@ from kernelcast.evaluation.shares import ceiling_share, share_of
 from kernelcast.evaluation.summary import METRICS
 
 
+@settings(deadline=None)
 @given(st.sampled_from(METRICS), st.floats(0.6, 0.99))
 def test_the_ceiling_itself_has_all_of_it_and_chance_nothing(metric, ceiling: float) -> None:
     assert ceiling_share(metric.name, ceiling, ceiling) == pytest.approx(1.0)
@@ -14,6 +15,7 @@ def test_the_ceiling_itself_has_all_of_it_and_chance_nothing(metric, ceiling: fl
         assert ceiling_share(metric.name, metric.by_chance, ceiling) == pytest.approx(0.0)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(METRICS), st.floats(0.6, 0.9), st.floats(0.3, 0.6))
 def test_a_better_value_has_a_larger_share(metric, larger: float, smaller: float) -> None:
     shares = [ceiling_share(metric.name, value, 0.95) for value in (larger, smaller)]

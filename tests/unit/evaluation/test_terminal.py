@@ -53,7 +53,7 @@ def test_seeds_have_a_column_only_where_there_are_several(results: Results) -> N
 def many_models(results: Results) -> Results:
     """Twenty models with long names and everything defined on four splits."""
     xgboost = next(model for model in results.splits[0].models if model.model == "xgboost")
-    metrics = {name: xgboost.metrics["mape"] for name in ("top_1", "top_5", "tile_size_ape")} | xgboost.metrics
+    metrics = dict.fromkeys(("top_1", "top_5", "tile_size_ape"), xgboost.metrics["mape"]) | xgboost.metrics
     models: tuple[ModelResult, ...] = tuple(
         dataclasses.replace(
             xgboost, model=f"dataflow_mlp-log_mse-{number:02}", metrics=metrics, seeds=(0, 1, 2), train_seconds=123.4
