@@ -20,8 +20,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import torch
-from lightning_fabric.plugins.environments.lightning import find_free_network_port
-from pytorch_lightning.plugins.environments import LightningEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment, find_free_network_port
 
 from kernelcast.errors import KernelcastError
 
@@ -29,7 +28,7 @@ ADDRESS = "127.0.0.1"
 JOIN_SECONDS = 30.0
 """How long the others may take to end after the first one has."""
 
-ENDING_SECONDS = 10.0
+ENDING_SECONDS = 30.0
 """How long one of the others may take to end after its error."""
 
 VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS")
@@ -116,7 +115,11 @@ def companions(count: int, threads: int, work: Callable[..., None], *arguments: 
 
 def _raise_ended(processes: list[SpawnProcess], error: RuntimeError | None) -> None:
     """Says which of the others have ended with an error; looked at before this one's end ends them too."""
-    wait([process.sentinel for process in processes], timeout=ENDING_SECONDS)
+    ending = wait([process.sentinel for process in processes], timeout=ENDING_SECONDS)
+    for process in processes:
+        if process.sentinel in ending:
+            # its files are closed a moment before its status can be read
+            process.join()
     ended = {rank: process.exitcode for rank, process in enumerate(processes, 1) if process.exitcode}
     if ended:
         told = ", ".join(f"process {rank} with status {code}" for rank, code in ended.items())
@@ -153,9 +156,11 @@ def _companion(rank: int, port: int, threads: int, pickled: bytes, ready: Connec
         ready.send(True)
         with distributed_environment(threads):
             work(OwnProcesses(rank, port), *arguments)
-    except KernelcastError as error:
-        print(error, file=sys.stderr)
-        sys.exit(1)
-    except Exception:
-        traceback.print_exc()
-        sys.exit(1)
+    except Exception as error:
+        if isinstance(error, KernelcastError):
+            print(error, file=sys.stderr)
+        else:
+            traceback.print_exc()
+        sys.stderr.flush()
+        # at once: the first process waits to hear of it, and taking down torch is slow
+        os._exit(1)
