@@ -20,6 +20,9 @@ from kernelcast.evaluation.experiment_record import read_records
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.experiment import experiment, results
 
+# four processes that each import torch and MLflow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
 ROOT = Path(__file__).resolve().parents[3]
 DATABASE = ROOT / "tests/databases/resnet34_a100"
 FILE = """

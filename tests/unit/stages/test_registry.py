@@ -21,6 +21,9 @@ from kernelcast.stages.provenance import UNITS
 from kernelcast.stages.registry import reason_against, register
 from tests.unit.stages.conftest import PipelineFolder
 
+# a busy machine takes long to import MLflow in another process
+pytestmark = pytest.mark.timeout(900)
+
 NAME = "kernelcast-random"
 
 
