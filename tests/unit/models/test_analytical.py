@@ -278,7 +278,7 @@ def test_missing_columns_and_views_are_refused_with_the_next_step(metric_log):
     model.fit(programs, programs, metric_log)
     rows = programs.view("statements")
     kept = StatementRows(rows.names[:-9], rows.row_offset, np.ascontiguousarray(rows.values[:, :-9]))
-    with pytest.raises(ConfigError, match=r"load3_stride_1 and 8 more.*leave_out"):
+    with pytest.raises(ConfigError, match=r"load3_buffer_bytes and 8 more.*leave_out"):
         model.predict(dataclasses.replace(programs, sources={**programs.sources, "statements": kept}))
     with pytest.raises(ConfigError, match=r"no view `statements`.*dvc repro graphs"):
         model.predict(dataclasses.replace(programs, sources={"features": programs.view("features")}))
