@@ -216,13 +216,21 @@ def learning_panels(series: Mapping[str, object]) -> dict[str, list[str]]:
 
 
 def _scatter_by_workload(axes: Axes, x: np.ndarray, y: np.ndarray, workload_names: Sequence[str]) -> None:
-    names = np.asarray(workload_names, dtype=object)
-    for number, name in enumerate(sorted(set(workload_names))):
-        colour, marker = style(number)
-        rows = names == name
-        axes.scatter(
-            x[rows], y[rows], s=18, alpha=0.7, color=colour, marker=MATPLOTLIB_MARKERS[marker], linewidths=0, label=name
-        )
+    names, workload = np.unique(np.asarray(workload_names, dtype=str), return_inverse=True)
+    look = {"s": 18, "alpha": 0.7, "linewidths": 0}
+    if len(names) <= MOST_LEGEND_ENTRIES:
+        for number, name in enumerate(names.tolist()):
+            colour, marker = style(number)
+            rows = workload == number
+            axes.scatter(x[rows], y[rows], color=colour, marker=MATPLOTLIB_MARKERS[marker], label=name, **look)
+    else:
+        # nobody could read their names, and a series each would take a hundred times as long to draw
+        styles = [style(number) for number in range(len(names))]
+        for marker in range(len(MATPLOTLIB_MARKERS)):
+            rows = np.isin(workload, [number for number, (_, shape) in enumerate(styles) if shape == marker])
+            colours = [styles[number][0] for number in workload[rows]]
+            if colours:
+                axes.scatter(x[rows], y[rows], c=colours, marker=MATPLOTLIB_MARKERS[marker], **look)
     axes.grid(color="#e5e5e5", linewidth=0.6)
     axes.set_axisbelow(True)
 

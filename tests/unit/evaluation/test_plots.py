@@ -51,9 +51,14 @@ def test_no_programs_and_absurd_predictions_still_draw(make_programs, tmp_path: 
     assert (tmp_path / "absurd.png").stat().st_size > 1000
 
 
-def test_a_legend_of_a_hundred_workloads_is_left_out(make_programs) -> None:
+def test_a_legend_leaves_a_hundred_workloads_out(make_programs) -> None:
     programs = make_programs(np.linspace(-9, -8, 100), list(range(100)))
-    assert plots.prediction_figure(programs, programs.log_seconds, PredictionKind.LOG_SECONDS).legends == []
+    figure = plots.prediction_figure(programs, programs.log_seconds, PredictionKind.LOG_SECONDS)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["predicted = measured"]
+    # all of them are drawn, in the colours that few would have
+    assert len(points(figure)) == 100
+    colours = {tuple(colour) for drawn in figure.axes[0].collections for colour in drawn.get_facecolor()}
+    assert len(colours) == len(COLOURS)
 
 
 def test_the_learning_curve_leaves_gaps_where_nothing_finite_was_logged(tmp_path: Path) -> None:
