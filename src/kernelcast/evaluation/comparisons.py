@@ -99,7 +99,7 @@ def _compare_in(metric: str, models: Mapping[str, Mapping[str, Standing]], boots
     pairs = list(combinations(standings, 2))
     if not pairs:
         return []
-    differences = np.stack([standings[a].by_workload - standings[b].by_workload for a, b in pairs])
+    differences = np.stack([_differences(standings[a].by_workload, standings[b].by_workload) for a, b in pairs])
     p = randomisation_p(differences, bootstrap.seed)
     corrected = holm(p)
     found = []
@@ -111,6 +111,11 @@ def _compare_in(metric: str, models: Mapping[str, Mapping[str, Standing]], boots
             Comparison(one, other, metric, a.value - b.value, float(low), float(high), workloads, plain, holms)
         )
     return found
+
+
+def _differences(one: Float64[np.ndarray, "workloads"], other: Float64[np.ndarray, "workloads"]) -> np.ndarray:
+    """Differences by workload; what rounding makes of equal values, such as means over different seeds, is none."""
+    return np.where(np.isclose(one, other, rtol=1e-12, atol=1e-14), 0.0, one - other)
 
 
 def randomisation_p(differences: Float64[np.ndarray, "pairs workloads"], seed: int) -> Float64[np.ndarray, "pairs"]:

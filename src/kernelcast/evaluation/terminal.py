@@ -25,6 +25,9 @@ from kernelcast.evaluation.table import (
 MAIN_METRIC = "kendall_tau"
 """Models are ranked by it."""
 
+MOST_DETAILED = 3
+"""Models close to the best of which the sentence gives the figures; the files and the page have all."""
+
 SHOWN = {
     "top_1": "top-1",
     "top_5": "top-5",
@@ -107,9 +110,12 @@ def comparison_sentence(result: SplitResult, confidence: float) -> str:
         text += f" Shown to be better than {', '.join(shown)}."
     if others:
         closest = ", ".join(
-            f"{entry.other} ({entry.difference:+.3f} [{number(entry.low)}, {number(entry.high)}], "
-            f"p {p_text(entry.p_holm)})"
-            for entry in others
+            [
+                f"{entry.other} ({entry.difference:+.3f} [{number(entry.low)}, {number(entry.high)}], "
+                f"p {p_text(entry.p_holm)})"
+                for entry in others[:MOST_DETAILED]
+            ]
+            + [entry.other for entry in others[MOST_DETAILED:]]
         )
         text += f" Not shown to be better than {closest}."
     text += (

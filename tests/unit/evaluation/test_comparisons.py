@@ -101,6 +101,18 @@ def test_the_same_draws_make_the_difference_of_like_models_certain(make_programs
     assert entry.high - entry.low < single / 5
 
 
+def test_rounding_is_no_difference() -> None:
+    # the mean of five equal values is one of them but for its last digit
+    values = np.random.default_rng(0).random(30)
+    drawn = np.zeros(10)
+    models = {
+        name: {"kendall_tau": Standing(0.5, drawn, by_workload)}
+        for name, by_workload in (("one", values), ("five", values * (1 + 2e-16) + 1e-17))
+    }
+    (entry,) = compare(models, SETTINGS)
+    assert entry.p == 1.0
+
+
 def test_only_metrics_that_both_have_are_compared() -> None:
     one = Standing(0.5, np.full(10, 0.5), np.full(3, 0.5))
     models = {"ranks": {"kendall_tau": one}, "times": {"kendall_tau": one, "mape": one}}
