@@ -14,6 +14,11 @@ what the mean over seeds does, which matters where r is 2 or 5 (Rao and Wu, Resa
 data, Journal of the American Statistical Association 83, 1988, section 2). A single seed shows no such spread, and its
 interval does not have it.
 
+A draw with repeats has only 0.63 as many different programs as there are, so its best program, and the best among its
+first five, are those of a smaller choice: another task with other scores, whose draws may all lie on one side of the
+value. Draws of such metrics are shifted to have the value as their mean: they tell how far it scatters, not where it
+is. The tile-size APE of a poor model has a heavy tail, and its interval is still too narrow.
+
 Every model meets the same draws of programs and workloads, so the difference of two models draw by draw is paired.
 """
 
@@ -34,6 +39,10 @@ from kernelcast.models.protocol import PredictionKind
 
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
+
+
+CHOICE_BOUNDS = {"top_1": (0.0, 1.0), "top_5": (0.0, 1.0), "tile_size_ape": (0.0, np.inf)}
+"""Metrics of the best of all programs, and where they lie."""
 
 
 class Resampling(StrEnum):
@@ -92,11 +101,13 @@ class Replicates:
         workloads: places of these workloads in `Resampled.workloads`.
         values: of the programs as they are.
         drawn: of every draw.
+        bounds: between which the metric lies, where its draws are of another task and have to be shifted; else None.
     """
 
     workloads: Int64[np.ndarray, "workloads"]
     values: Float64[np.ndarray, "seeds workloads"]
     drawn: Float64[np.ndarray, "seeds workloads samples"]
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,12 @@ class Resampled:
                 of_seeds = [metric.function(programs.truth, one[programs.rows]) for one in predicted]
                 values.setdefault(metric.name, []).append(np.array(of_seeds))
         return {
-            name: Replicates(np.array(places[name]), np.stack(values[name], axis=1), np.stack(drawn[name], axis=1))
+            name: Replicates(
+                np.array(places[name]),
+                np.stack(values[name], axis=1),
+                np.stack(drawn[name], axis=1),
+                CHOICE_BOUNDS.get(name),
+            )
             for name in places
         }
 
@@ -179,13 +195,14 @@ class Resampled:
         fastest = np.array([one.truth[0] for one in programs])
         value = pooled(pooling, replicates.values[:, kept], fastest, weights)
         if self.resampling is Resampling.PROGRAMS:
-            return value, pooled(pooling, np.moveaxis(drawn, 1, 2), best.T, weights)
+            return value, _shifted(pooled(pooling, np.moveaxis(drawn, 1, 2), best.T, weights), value, replicates.bounds)
         workload, draw = self._drawn_workloads(len(kept), stream)
         # draw by draw and seed by seed: values of (seeds, samples, workloads)
         flat = (workload * self.bootstrap.samples + draw).ravel()
         shape = (len(drawn), *workload.shape)
         again = np.take(drawn.reshape(len(drawn), -1), flat, axis=1).reshape(shape)
-        return value, pooled(pooling, again, best.ravel()[flat].reshape(workload.shape), weights[workload])
+        figures = pooled(pooling, again, best.ravel()[flat].reshape(workload.shape), weights[workload])
+        return value, _shifted(figures, value, replicates.bounds)
 
     def _drawn_workloads(self, count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
         if (count, stream) not in self._chosen:
@@ -207,6 +224,17 @@ class Resampled:
         low, high = np.percentile(means, self.bootstrap.ends)
         deviation = float(np.std(value, ddof=1)) if len(value) > 1 else None
         return Estimate(float(value.mean()), float(low), float(high), deviation), means
+
+
+def _shifted(
+    drawn: Float64[np.ndarray, "seeds samples"],
+    value: Float64[np.ndarray, "seeds"],
+    bounds: tuple[float, float] | None,
+) -> Float64[np.ndarray, "seeds samples"]:
+    """The draws with `value` as their mean, within `bounds`; as they are where there are none."""
+    if bounds is None:
+        return drawn
+    return np.clip(drawn + (value - drawn.mean(axis=1))[:, None], *bounds)
 
 
 def workload_draws(count: int, bootstrap: Bootstrap, stream: int) -> tuple[np.ndarray, np.ndarray]:

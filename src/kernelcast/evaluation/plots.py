@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -217,7 +217,7 @@ def learning_panels(series: Mapping[str, object]) -> dict[str, list[str]]:
 
 def _scatter_by_workload(axes: Axes, x: np.ndarray, y: np.ndarray, workload_names: Sequence[str]) -> None:
     names, workload = np.unique(np.asarray(workload_names, dtype=str), return_inverse=True)
-    look = {"s": 18, "alpha": 0.7, "linewidths": 0}
+    look: dict[str, Any] = {"s": 18, "alpha": 0.7, "linewidths": 0}
     if len(names) <= MOST_LEGEND_ENTRIES:
         for number, name in enumerate(names.tolist()):
             colour, marker = style(number)

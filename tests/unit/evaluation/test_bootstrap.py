@@ -100,6 +100,18 @@ def test_two_programs_never_look_certain(make_programs) -> None:
     assert (tau.low, tau.high) == (0.0, 1.0)
 
 
+def test_the_interval_of_a_choice_holds_its_value_though_draws_have_fewer_different_programs(make_programs) -> None:
+    random = np.random.default_rng(0)
+    programs = make_programs(random.normal(size=1200), np.repeat(np.arange(40), 30))
+    for predicted in (random.normal(size=1200), programs.log_seconds + 0.5 * random.normal(size=1200)):
+        for resampling in Resampling:
+            found = estimates(programs, predicted, resampling)
+            for name in ("top_1", "top_5", "tile_size_ape"):
+                assert found[name].low < found[name].value < found[name].high
+                assert found[name].low >= 0
+            assert found["top_5"].high <= 1
+
+
 @pytest.mark.parametrize("seeds", [2, 5])
 def test_drawn_seeds_vary_as_the_mean_of_independent_seeds_does(seeds: int) -> None:
     values = np.random.default_rng(0).normal(size=seeds)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation import interactive
@@ -62,6 +62,7 @@ def test_a_campaign_without_references_has_no_state() -> None:
     assert state_sentence([]) == ""
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50))
 def test_the_speeds_hold_every_repeat(reference: list[float]) -> None:
     state = state_of(np.array(reference))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.errors import ConfigError
@@ -164,6 +164,7 @@ def test_percentiles_are_among_the_programs_of_the_workload(programs: Programs) 
     assert shown["statements"]["percentiles"] == [33.3]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
 def test_percentiles_lie_between_0_and_100_and_rise_with_the_value(values: list[int]) -> None:
     column = np.array(values, dtype=np.float32)[:, None]
@@ -279,6 +280,7 @@ def test_two_programs_are_compared_view_by_view(programs: Programs) -> None:
     assert comparison["source"] == [(0, 0), (1, 1), (None, 2)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
 def test_alignment_keeps_order_and_loses_nothing(left: list[int], right: list[int]) -> None:
     for pairs in (
@@ -324,6 +326,7 @@ def made_tree(parent: list[int], draws: list[int]) -> Tree:
     )
 
 
+@settings(deadline=None)
 @given(parents, parents, st.lists(st.integers(0, 9), min_size=1, max_size=14))
 def test_no_node_has_two_counterparts_and_a_tree_is_its_own(
     left: list[int], right: list[int], draws: list[int]
