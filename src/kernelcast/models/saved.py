@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputError
@@ -33,7 +33,11 @@ def save_model(model: CostModel, directory: Path) -> None:
             "class": path,
             "kind": model.kind.value,
             "libraries": _library_versions(),
-            "files": {file.name: _checksum(file) for file in sorted(temporary.iterdir())},
+            "files": {
+                file.relative_to(temporary).as_posix(): _checksum(file)
+                for file in sorted(temporary.rglob("*"))
+                if file.is_file()
+            },
         }
         write_json(temporary / MODEL_FILE, description)
 
@@ -71,8 +75,11 @@ def load_model(directory: Path) -> CostModel:
 
 def _files(description: dict[str, Any], directory: Path) -> dict[str, str]:
     files = description.get("files")
-    plain_names = isinstance(files, dict) and all(Path(name).name == name for name in files)
-    if not plain_names:
+    # a model of several has a folder for each
+    inside = isinstance(files, dict) and all(
+        not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts for name in files
+    )
+    if not inside:
         raise MalformedDataError(f"{directory / MODEL_FILE} does not list the model's files; run `dvc repro train`")
     return cast(dict[str, str], files)
 

@@ -155,8 +155,14 @@ def random_tree(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.
 
 
 def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
-    """The file conf/GROUP/NAME.yaml with some entries changed."""
-    return {**yaml.safe_load((CONF / group / f"{name}.yaml").read_text()), **changes}
+    """The file conf/GROUP/NAME.yaml, with the files of the group that it takes in, with some entries changed."""
+    entries = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
+    for taken in entries.pop("defaults", []):
+        if taken != "_self_":
+            source, _, place = taken.partition("@")
+            into, member = place.split(".")
+            entries[into][member] = {**configured(group, source), **entries[into][member]}
+    return {**entries, **changes}
 
 
 def make_model(name: str, loss: str = "rank", seed: int = 0, **trainer: Any) -> Any:
