@@ -128,41 +128,87 @@ def test_file_interpolates_only_paths_and_seed(path: Path) -> None:
         assert re.fullmatch(allowed, expression), expression
 
 
+def pipeline_variables() -> dict[str, list]:
+    """The `vars` of dvc.yaml."""
+    listed = yaml.safe_load((ROOT / "dvc.yaml").read_text())["vars"]
+    return {name: values for entry in listed for name, values in entry.items()}
+
+
 def dvc_stages() -> dict[str, dict]:
     """The stages of dvc.yaml with their matrix written out."""
-    pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())
-    variables = {f"${{{name}}}": values for entry in pipeline["vars"] for name, values in entry.items()}
+    variables = pipeline_variables()
     stages = {}
-    for name, stage in pipeline["stages"].items():
-        axes = {axis: variables[values] for axis, values in stage.get("matrix", {}).items()}
+    for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].items():
+        axes = {axis: variables[values.strip("${}")] for axis, values in stage.get("matrix", {}).items()}
         for point in itertools.product(*axes.values()):
-            text = yaml.safe_dump(stage)
+            text = yaml.safe_dump(stage, width=1000)
+            chosen = {}
             for axis, value in zip(axes, point, strict=True):
-                text = text.replace(f"${{item.{axis}}}", value)
-            stages["@".join(filter(None, [name, "-".join(point)]))] = yaml.safe_load(text)
+                named = {f"{axis}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {}
+                chosen |= named or {axis: value}
+            for key, value in chosen.items():
+                text = text.replace(f"${{item.{key}}}", value)
+            stages["@".join(filter(None, [name, "-".join(chosen.values())]))] = yaml.safe_load(text)
     return stages
+
+
+def with_defaults(file: str) -> set[str]:
+    """A file of conf/ and the files of its own folder that its defaults take in."""
+    found = {file}
+    for entry in yaml.safe_load((ROOT / file).read_text()).get("defaults", []):
+        if entry != "_self_":
+            found |= with_defaults(f"{Path(file).parent}/{entry.split('@')[0]}.yaml")
+    return found
 
 
 @pytest.mark.parametrize(("name", "stage"), dvc_stages().items())
 def test_stage_lists_every_file_that_it_composes(name: str, stage: dict) -> None:
+    assert "${" not in str(stage["cmd"]) + str(stage["params"]) + str(stage["outs"])
     script, *overrides = stage["cmd"].split()[1:]
     root = Path(script).stem
     config = composed(root, *overrides)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
-    expected = {f"conf/{root}.yaml"} | {
-        f"conf/{group.split('@')[0]}/{option}.yaml"
-        for group, option in choices.items()
-        if option is not None and (CONF / group.split("@")[0] / f"{option}.yaml").is_file()
-    }
+    expected = {f"conf/{root}.yaml"}.union(
+        *(
+            with_defaults(f"conf/{group.split('@')[0]}/{option}.yaml")
+            for group, option in choices.items()
+            if option is not None and (CONF / group.split("@")[0] / f"{option}.yaml").is_file()
+        )
+    )
     listed = {key.rstrip(":") for entry in stage["params"] for key in (entry if isinstance(entry, dict) else [entry])}
     assert listed == expected
     assert script in stage["deps"]
 
 
-def test_the_pipeline_trains_every_model_with_every_loss() -> None:
-    variables = {}
-    for entry in yaml.safe_load((ROOT / "dvc.yaml").read_text())["vars"]:
-        variables |= entry
-    models = variables["MODELS"] + variables["BASELINES"]
-    assert sorted(models) == sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
-    assert sorted(variables["LOSSES"]) == sorted(path.stem for path in (CONF / "loss").glob("*.yaml"))
+def test_every_model_and_loss_is_trained_by_the_pipeline_or_an_experiment() -> None:
+    experiments = [yaml.safe_load(path.read_text())["runs"] for path in (CONF / "experiment").glob("*.yaml")]
+    commands = [stage["cmd"].split() for stage in dvc_stages().values() if "scripts/train.py" in stage["cmd"]]
+    trained = [
+        *(run for runs in experiments for run in runs.values()),
+        *(dict(word.split("=") for word in command if word.startswith(("model=", "loss="))) for command in commands),
+    ]
+    for group in ("model", "loss"):
+        assert {run[group] for run in trained if group in run} == {path.stem for path in (CONF / group).glob("*.yaml")}
+
+
+def test_the_pipeline_has_all_that_learn_nothing_and_draws_all_that_learn() -> None:
+    variables = pipeline_variables()
+    unlearned = {path.stem for path in (CONF / "model").glob("*.yaml") if not learns(path.stem)}
+    assert set(variables["BASELINES"]) == unlearned
+    drawn = {
+        file
+        for plot in yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
+        for values in plot.values()
+        for file in values["y"]
+        if file.endswith("history.csv")
+    }
+    assert drawn == {
+        f"{output}/history.csv"
+        for name, stage in dvc_stages().items()
+        if name.startswith("train@")
+        for output in stage["outs"]
+    }
+
+
+def learns(model: str) -> bool:
+    return hydra.utils.get_class(yaml.safe_load((CONF / "model" / f"{model}.yaml").read_text())["_target_"]).learned

@@ -5,13 +5,19 @@ import re
 
 import mlflow
 import pytest
+import yaml
 
 from kernelcast.evaluation.results import CEILINGS
-from tests.pipeline.conftest import Project
+from tests.pipeline.conftest import ROOT, Project
 
 pytestmark = pytest.mark.slow
 
-LEARNED = {f"{model}-{loss}" for model in ("xgboost", "gcn", "graphsage", "treegru") for loss in ("rank", "log_mse")}
+RUNS = [
+    (run["model"], run["loss"])
+    for variables in yaml.safe_load((ROOT / "dvc.yaml").read_text())["vars"]
+    for run in variables.get("RUNS", [])
+]
+LEARNED = {f"{model}-{loss}" for model, loss in RUNS} | {"ensemble-rank"}
 UNLEARNED = {"roofline", "analytical"}
 MODELS = LEARNED | UNLEARNED | {"random"}
 SPLITS = {"random", "workload"}
@@ -38,7 +44,8 @@ def test_a_second_repro_runs_nothing_and_an_edit_only_what_follows(reproduced: P
     assert stages_run(reproduced.succeed("dvc", "repro")) == set()
     reproduced.edit("conf/model/gcn.yaml", "width: 64 ", "width: 8 ")
     assert "conf/model/gcn.yaml" in reproduced.succeed("dvc", "status")
-    trained = {f"train@{split}-gcn-{loss}" for split in SPLITS for loss in ("rank", "log_mse")}
+    number = [model for model, _ in RUNS].index("gcn")
+    trained = {name for split in SPLITS for name in (f"train@{split}-run{number}", f"ensemble@{split}")}
     assert stages_run(reproduced.succeed("dvc", "repro")) == trained | {"evaluate", "report"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -96,4 +97,4 @@ def identity_of(settings: Any, *parts: Programs) -> str:
         for column in (programs.program_key, programs.log_seconds, programs.workload):
             digest.update(np.ascontiguousarray(column).tobytes())
         digests.append(digest.hexdigest())
-    return json_hash([settings, digests, torch.__version__, lightning.__version__])
+    return json_hash([settings, digests, torch.__version__, version("pytorch-lightning")])
