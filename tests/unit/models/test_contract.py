@@ -145,14 +145,29 @@ def test_predicts_time_in_log_seconds(fitted, data, name):
     assert error < 0.5 * np.std(train.log_seconds)
 
 
+def curves_of(rows):
+    """What was logged by step; of several models in one, for each of those that learn."""
+    curves = {}
+    for step, values in rows:
+        of_member = {}
+        for metric, value in values.items():
+            *member, part, metric_name = metric.split("/")
+            of_member.setdefault("/".join(member), {})[f"{part}/{metric_name}"] = value
+        for member, named in of_member.items():
+            curves.setdefault(member, []).append((step, named))
+    return curves
+
+
 @pytest.mark.parametrize("name", LEARNED)
 def test_logs_training_and_validation_by_step(fitted, name):
-    rows = fitted[1][name, "rank"].rows
-    steps = [step for step, _ in rows]
-    assert steps == sorted(set(steps))
-    assert steps[0] == 0
-    assert all({"train/loss", "valid/loss", "valid/kendall_tau"} <= set(values) for _, values in rows)
-    assert all(np.isfinite(list(values.values())).all() for _, values in rows)
+    curves = curves_of(fitted[1][name, "rank"].rows)
+    assert set(curves) == ({"gcn", "graphsage", "lightgbm"} if name == "ensemble" else {""})
+    for rows in curves.values():
+        steps = [step for step, _ in rows]
+        assert steps == sorted(set(steps))
+        assert steps[0] == 0
+        assert all({"train/loss", "valid/loss", "valid/kendall_tau"} <= set(values) for _, values in rows)
+        assert all(np.isfinite(list(values.values())).all() for _, values in rows)
 
 
 @pytest.mark.parametrize("name", MODELS)
