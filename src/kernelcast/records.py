@@ -326,17 +326,23 @@ def pack_workloads(workloads: Iterable[Workload]) -> pa.Table:
     return pa.Table.from_pylist(packed)
 
 
-def _stored_workloads(directory: Path) -> list[dict[str, Any]]:
-    """The workloads of a folder, from whichever file holds them."""
+def workloads_file(directory: Path) -> Path:
+    """The file that holds the workloads of a folder: as `measure` writes it, or that of a data set."""
     packed = directory / WORKLOADS_PACKED_FILE
-    if (directory / WORKLOADS_FILE).exists() or not packed.exists():
-        found: list[dict[str, Any]] = read_json(directory / WORKLOADS_FILE, "measure")
+    plain = directory / WORKLOADS_FILE
+    return packed if packed.exists() and not plain.exists() else plain
+
+
+def _stored_workloads(directory: Path) -> list[dict[str, Any]]:
+    path = workloads_file(directory)
+    if path.name == WORKLOADS_FILE:
+        found: list[dict[str, Any]] = read_json(path, "measure")
         return found
     try:
-        with pq.ParquetFile(packed, page_checksum_verification=True) as stored:
+        with pq.ParquetFile(path, page_checksum_verification=True) as stored:
             rows = stored.read().to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(packed, "measure", error) from error
+        raise unreadable(path, "measure", error) from error
     return [{**row, **{name: json.loads(row[name]) for name in _PACKED_AS_JSON}} for row in rows]
 
 

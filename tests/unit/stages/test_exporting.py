@@ -9,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.graphs.dataset.selection import Folder
 from kernelcast.records import read_measurements
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.exporting import export
@@ -110,6 +111,8 @@ def test_a_data_set_is_read_as_the_folder_it_was_made_of(root: Path) -> None:
     assert packed.workloads == original.workloads
     order = [("workload_key", "ascending"), ("program_key", "ascending")]
     assert packed.table.sort_by(order).equals(original.table.sort_by(order))
+    # as `graphs` takes it
+    assert Folder.read(written).measurements.workloads == original.workloads
     sheet = (written / "DATASHEET.md").read_text()
     assert f"{original.measured.num_rows} measured programs" in sheet
     (written / "workloads.parquet").write_bytes(b"torn")

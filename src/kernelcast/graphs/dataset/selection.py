@@ -23,12 +23,12 @@ from kernelcast.graphs.programs import Machine
 from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENTS_FILE,
-    WORKLOADS_FILE,
     Campaign,
     Measurements,
     Traces,
     Workload,
     read_measurements,
+    workloads_file,
 )
 
 OTHER_TARGET = "other_target"
@@ -279,6 +279,6 @@ def machine_of(campaign: Campaign) -> Machine | None:
 def measurements_hash(directory: Path) -> str:
     """Hash of the files of a folder of measurements."""
     digest = hashlib.sha256()
-    for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
-        digest.update((directory / name).read_bytes())
+    for path in (directory / CAMPAIGN_FILE, workloads_file(directory), directory / MEASUREMENTS_FILE):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
