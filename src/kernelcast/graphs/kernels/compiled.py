@@ -1,4 +1,4 @@
-"""Machine code of the kernels that run over the table of a program.
+"""Machine code of kernels: functions of numbers and arrays, as those over the table of a program.
 
 Compiling takes seconds, so the code is kept on disk. Numba looks at the file of a kernel alone to see whether its code
 is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code of a module
@@ -18,25 +18,37 @@ from typing import Any, TypeVar
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 """Numba's environment variable: where compiled code is kept; below `~/.cache/kernelcast` by default."""
 
-PACKAGE = "kernelcast.graphs"
+PACKAGE = "kernelcast"
 
 _IMPORT = re.compile(rf"^\s*from ({re.escape(PACKAGE)}\.[\w.]+) import", re.MULTILINE)
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
 
 
-def compiled(function: _Kernel) -> _Kernel:
-    """Compiles a function of numbers and arrays on its first call; it runs without the interpreter's lock."""
+def compiled(function: _Kernel, *, any_order: bool = False) -> _Kernel:
+    """Compiles a function of numbers and arrays on its first call; it runs without the interpreter's lock.
+
+    Args:
+        function: what is compiled.
+        any_order: sums of floating-point numbers may be taken in any order, several at a time; infinities and what is
+            no number count as ever.
+    """
     import numba
 
+    # not all of "fast math", most of which takes numbers for granted
+    settings: dict[str, Any] = {
+        "nogil": True,
+        "error_model": "numpy",
+        "fastmath": {"reassoc", "contract", "nsz"} if any_order else False,
+    }
     directory = cache_directory(function.__module__)
     if directory is None:
-        return numba.njit(nogil=True, error_model="numpy")(function)
+        return numba.njit(**settings)(function)
     before = numba.config.CACHE_DIR
     # numba reads it when a function is decorated
     numba.config.CACHE_DIR = str(directory)
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        return numba.njit(cache=True, **settings)(function)
     finally:
         numba.config.CACHE_DIR = before
 
@@ -62,7 +74,7 @@ def sources(module: str) -> dict[str, str]:
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        path = Path(__file__).parents[1].joinpath(*name.removeprefix(PACKAGE).split(".")).with_suffix(".py")
+        path = Path(__file__).parents[2].joinpath(*name.removeprefix(PACKAGE).split(".")).with_suffix(".py")
         if name not in found and path.is_file():
             found[name] = path.read_text(encoding="utf-8")
             waiting += _IMPORT.findall(found[name])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from kernelcast.models.networks.norm_relu import norm_relu
 from kernelcast.models.networks.standardised import Standardised
 from kernelcast.models.view_batches import GraphBatch
 
@@ -36,4 +36,4 @@ class NodeEncoder(nn.Module):
         of_kind, of_features = self.project.weight.tensor_split([self.kind.embedding_dim], dim=1)
         known = functional.linear(self.scale(batch.node_features), of_features, self.project.bias)
         by_kind = functional.linear(self.kind.weight, of_kind)
-        return torch.relu(self.norm(known + by_kind.index_select(0, batch.node_kind)))
+        return norm_relu(known + by_kind.index_select(0, batch.node_kind), self.norm)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from kernelcast.models.networks.adjacency import Adjacency
 from kernelcast.models.networks.checks import require_size
-from kernelcast.models.networks.dropout import ReLUDropout
 from kernelcast.models.networks.network import GraphNetwork
+from kernelcast.models.networks.norm_relu import norm_relu
 from kernelcast.models.networks.widths import Widths
 from kernelcast.models.view_batches import GraphBatch
 
@@ -71,12 +71,13 @@ class GCN(GraphNetwork):
         require_size("model.network.layers", layers)
         self.convolutions = nn.ModuleList(GraphConvolution(width) for _ in range(layers))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(layers))
-        self.relu_dropout = ReLUDropout(dropout)
+        self.dropout = dropout
 
     def embed(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "nodes width"]:
         """Vectors of nodes that know of the nodes up to `layers` edges away."""
         # the same for all layers, so computed once
         adjacency = Adjacency.of(batch.edge_index, batch.num_nodes)
+        share = self.dropout if self.training else 0.0
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            nodes = nodes + self.relu_dropout(norm(convolution(nodes, adjacency)))
+            nodes = norm_relu(convolution(nodes, adjacency), norm, share, residual=nodes)
         return nodes
