@@ -23,7 +23,14 @@ from kernelcast.measurement.journal import Ending, Try
 from kernelcast.measurement.messages import Failed
 from kernelcast.measurement.progress import duration
 from kernelcast.measurement.settings import TimingSettings
-from kernelcast.measurement.timing import MachineState, TimedProgram, TimedRepeat, time_programs
+from kernelcast.measurement.timing import (
+    BUSY_FACTOR,
+    MachineState,
+    TimedProgram,
+    TimedRepeat,
+    disagreement,
+    time_programs,
+)
 from kernelcast.records import Workload
 
 logger = logging.getLogger(__name__)
@@ -349,6 +356,16 @@ class _Server:
             self._crew.fastest[key] = min(program.call_seconds, self._crew.fastest.get(key, program.call_seconds))
         with self._crew.phases.of("timing"):
             time_programs(programs, machine, self._crew.timing, self._crew.fastest, observer)
+        apart = disagreement(programs)
+        if apart > BUSY_FACTOR:
+            logger.warning(
+                "the fastest repeats of a program of this batch are a factor of %.2f apart (median over %d programs): "
+                "other processes take the core of %s, and such times cannot be learned from. Stop them, or give this "
+                "command priority, and measure into another folder",
+                apart,
+                len(programs),
+                self._device.name,
+            )
 
     def _replaced(self) -> bool:
         """Looks for another device as long as others work, and a while when none does but there is work."""

@@ -35,6 +35,10 @@ CALM_FACTOR = 1.08
 CALM_QUANTILE = 0.01
 """The best of the reference kernel: this quantile of its times so far, which one lucky time does not move."""
 
+BUSY_FACTOR = 1.1
+"""A batch whose repeats are further apart than this (see `disagreement`) was timed on a busy core. On an idle shared
+machine it is 1.01 to 1.02."""
+
 REFERENCE_SECONDS = 0.05
 """A state of the machine lasts longer than this, so the reference kernel is timed at most so often."""
 
@@ -185,9 +189,26 @@ def is_settled(repeats: Sequence[TimedRepeat], machine: MachineState, uncertaint
     The `AGREEING` fastest repeats lie within `uncertainty` of each other, and the machine was calm at one of them:
     while it stays slow all repeats agree as well, but not on the right time.
     """
-    best = sorted(repeats, key=lambda repeat: repeat.run_seconds)[:AGREEING]
-    apart = best[-1].run_seconds / best[0].run_seconds - 1.0
-    return apart <= uncertainty and any(machine.is_calm(repeat.reference_seconds) for repeat in best)
+    best = _fastest(repeats)
+    return _apart(best) - 1.0 <= uncertainty and any(machine.is_calm(repeat.reference_seconds) for repeat in best)
+
+
+def disagreement(programs: Sequence[TimedProgram]) -> float:
+    """By what factor the `AGREEING` fastest repeats of a program are apart, the median over the programs.
+
+    Far from 1 while other processes take the timed core from the programs: a long repeat is interrupted, while the
+    short reference kernel still finds an undisturbed moment and says that all is well. Such times are no labels.
+    """
+    factors = [_apart(_fastest(program.repeats)) for program in programs if len(program.repeats) >= AGREEING]
+    return float(np.median(factors)) if factors else 1.0
+
+
+def _fastest(repeats: Sequence[TimedRepeat]) -> list[TimedRepeat]:
+    return sorted(repeats, key=lambda repeat: repeat.run_seconds)[:AGREEING]
+
+
+def _apart(best: Sequence[TimedRepeat]) -> float:
+    return best[-1].run_seconds / best[0].run_seconds
 
 
 def is_hopeless(program: TimedProgram, fastest: dict[str, float], repeat_seconds: float) -> bool:

@@ -4,16 +4,18 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import psutil
 import pytest
 
 from kernelcast.measurement.campaign import run_campaign
-from kernelcast.measurement.devices import Device, Loading
+from kernelcast.measurement.devices import Device, LoadedProgram, Loading
 from kernelcast.measurement.host import cores_of_machine
 from kernelcast.measurement.journal import JOURNAL_FILE
 from kernelcast.measurement.local import LocalDevice, LocalRunner, OpenLocalRunner
+from kernelcast.measurement.messages import Failed
 from kernelcast.measurement.plan import Plan
 from kernelcast.records import read_measurements
 from kernelcast.tvm_compat import available_cores
@@ -109,3 +111,43 @@ def test_the_next_batch_is_loaded_meanwhile_only_where_a_core_is_free(
     ]
     both = [1 for started, ended in device.loading for begun, done in repeats if started < done and begun < ended]
     assert bool(both) == device.overlaps
+
+
+class Interrupted:
+    """A loaded program whose every repeat takes longer than the last one, as where others take its core."""
+
+    def __init__(self, program: LoadedProgram) -> None:
+        self.program = program
+        self.factor = 1.0
+
+    def repeat(self, calls: int) -> Any:
+        reply = self.program.repeat(calls)
+        self.factor *= 1.5
+        return replace(reply, run_seconds=reply.run_seconds * self.factor)
+
+    def close(self) -> None:
+        self.program.close()
+
+
+class Busy(LocalDevice):
+    """A device on which programs are interrupted."""
+
+    def load(self, *arguments: Any) -> Loading:
+        loading = super().load(*arguments)
+        assert not isinstance(loading.program, Failed)
+        return replace(loading, program=Interrupted(loading.program))
+
+
+class BusyRunner(LocalRunner):
+    """The machine with that device."""
+
+    @contextmanager
+    def open(self, *arguments: Any) -> Iterator[OpenLocalRunner]:
+        with super().open(*arguments) as opened:
+            opened.devices[0].__class__ = Busy
+            yield opened
+
+
+def test_times_of_a_busy_core_are_said_to_be_none(make_plan: MakePlan, caplog: pytest.LogCaptureFixture) -> None:
+    run_campaign(make_plan(runner=BusyRunner(), least_rounds=4, most_rounds=4, remeasure_share=0.0))
+    assert "other processes take the core" in caplog.text
