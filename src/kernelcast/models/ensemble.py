@@ -95,7 +95,10 @@ class EnsembleModel:
             logger.info("member %s", name)
             member.fit(train, valid, _Prefixed(log, name), None if workspace is None else _folder(workspace / name))
         judges = valid if len(valid) else train
-        self._shares = {name: self._share(member.predict(judges), judges) for name, member in self._members.items()}
+        # in the order in which a file has them: sums of floats depend on it
+        self._shares = {
+            name: self._share(member.predict(judges), judges) for name, member in sorted(self._members.items())
+        }
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """One number a program, lower is faster, in the unit that `kind` tells."""
