@@ -165,11 +165,18 @@ def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
     return {**entries, **changes}
 
 
+# TVM's network has epochs of its own, and so few programs would make one batch
+OWN_SETTINGS = {"tvm_mlp": {"batch_size": 16, "epochs": 20, "learning_rate": 0.002}}
+
+
 def make_model(name: str, loss: str = "rank", seed: int = 0, **trainer: Any) -> Any:
     """The model of conf/model/NAME.yaml as the train stage makes it; `trainer` changes the default trainer."""
     settings = {"max_epochs": 30, "patience": 30, "batch_elements": 600, "learning_rate": 0.005, **trainer}
+    entries = configured("model", name)
+    if name in OWN_SETTINGS:
+        entries["settings"].update(OWN_SETTINGS[name])
     return instantiate(
-        configured("model", name),
+        entries,
         loss=instantiate(configured("loss", loss)),
         trainer=instantiate(configured("trainer", "default", **settings)),
         seed=seed,

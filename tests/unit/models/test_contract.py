@@ -145,14 +145,15 @@ def test_predicts_time_in_log_seconds(fitted, data, name):
     assert error < 0.5 * np.std(train.log_seconds)
 
 
-def curves_of(rows):
-    """What was logged by step; of several models in one, for each of those that learn."""
+def curves_of(rows, members):
+    """What was logged by step, for each of the members that a name begins with; "" for a model without members."""
     curves = {}
     for step, values in rows:
         of_member = {}
-        for metric, value in values.items():
-            *member, part, metric_name = metric.split("/")
-            of_member.setdefault("/".join(member), {})[f"{part}/{metric_name}"] = value
+        for name, value in values.items():
+            first, _, rest = name.partition("/")
+            member, metric = (first, rest) if first in members else ("", name)
+            of_member.setdefault(member, {})[metric] = value
         for member, named in of_member.items():
             curves.setdefault(member, []).append((step, named))
     return curves
@@ -160,8 +161,9 @@ def curves_of(rows):
 
 @pytest.mark.parametrize("name", LEARNED)
 def test_logs_training_and_validation_by_step(fitted, name):
-    curves = curves_of(fitted[1][name, "rank"].rows)
-    assert set(curves) == ({"gcn", "graphsage", "lightgbm"} if name == "ensemble" else {""})
+    members = {"gcn", "graphsage", "lightgbm"} if name == "ensemble" else {""}
+    curves = curves_of(fitted[1][name, "rank"].rows, members)
+    assert set(curves) == members
     for rows in curves.values():
         steps = [step for step, _ in rows]
         assert steps == sorted(set(steps))

@@ -92,10 +92,14 @@ def test_a_loss_that_is_no_number_says_where_and_what_to_change(model_of, split,
 
 
 def test_interrupt_reaches_the_caller_and_the_next_one_still_works(model_of, split):
-    handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        model_of("gcn", max_epochs=500, patience=500).fit(*split, LoggedAt(1, interrupt))
-    assert signal.getsignal(signal.SIGINT) is handler
+    # a shell's background job ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model_of("gcn", max_epochs=500, patience=500).fit(*split, LoggedAt(1, interrupt))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_error_of_the_log_ends_training_as_itself(model_of, split):
