@@ -107,8 +107,7 @@ def norm_relu_dropout(
             out[row, place] = real(0) if value <= real(0) else value * enlarged
         if last_kept < LEVELS - 1:
             for place in range(width):
-                if not is_kept(row * width + place, seed, last_kept):
-                    out[row, place] = real(0)
+                out[row, place] = out[row, place] if is_kept(row * width + place, seed, last_kept) else real(0)
         if len(residual):
             for place in range(width):
                 out[row, place] += residual[row, place]
@@ -141,8 +140,7 @@ def norm_relu_dropout_gradient(
             through[place] = real(0) if value <= real(0) else gradient[row, place] * enlarged
         if last_kept < LEVELS - 1:
             for place in range(width):
-                if not is_kept(row * width + place, seed, last_kept):
-                    through[place] = real(0)
+                through[place] = through[place] if is_kept(row * width + place, seed, last_kept) else real(0)
         total, along = real(0), real(0)
         for place in range(width):
             of_gain[place] += through[place] * normal[place]
