@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Self
-
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
-from kernelcast.files import read_json, write_json
 from kernelcast.graphs.features import PARALLEL_STARTS, natural
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
-from kernelcast.models.checks import require_version
-from kernelcast.models.description import saved_value
-from kernelcast.models.losses import Loss
-from kernelcast.models.protocol import MetricLog, PredictionKind
-from kernelcast.models.speeds import LEAST_SECONDS, calibration_of, known_machine, memory_seconds, used_targets
+from kernelcast.models.machine_model import MachineModel
+from kernelcast.models.speeds import calibration_of, memory_seconds
 from kernelcast.models.statement_seconds import core_seconds, natural_columns, overlapped
-from kernelcast.models.trainer import TrainerSettings
-
-SETTINGS_FILE = "settings.json"
-
-NAME = "analytical"
-
-PIECE = 8192
-"""Programs that are looked at together, so that any number of them fits into memory."""
 
 
-class AnalyticalModel:
+class AnalyticalModel(MachineModel):
     """Instructions of every statement on the units of a core, then the memory, then the threads.
 
     A statement keeps three parts of a core busy, which overlap (`statement_seconds.overlapped`, a p-norm)::
@@ -48,58 +33,15 @@ class AnalyticalModel:
     execution-cache-memory model (Stengel et al. 2015, arXiv 1410.5010). What is measured of the machine stands in
     `records.Calibration`; where it was not, `speeds.calibration_of` says what is taken. The few constants in
     `statement_seconds` are properties of compilers and cores in general.
-
-    Args:
-        loss: not used, there is nothing to minimise; every model takes it.
-        trainer: not used, as `loss`.
-        seed: not used, nothing is random.
     """
 
-    learned = False
+    name = "analytical"
 
-    def __init__(self, loss: Loss | None, trainer: TrainerSettings | None, seed: int) -> None:
-        self._feature_version: str | None = None
-
-    @property
-    def kind(self) -> PredictionKind:
-        """Logarithm of the seconds."""
-        return PredictionKind.LOG_SECONDS
-
-    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
-        """Learns nothing but the version of the features.
-
-        Raises:
-            ConfigError: the machine that measured is unknown.
-        """
-        for target in used_targets(train):
-            known_machine(train, target, NAME)
-        self._feature_version = train.feature_version
-
-    def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
-        """Natural logarithm of the seconds on the machine of `programs`."""
-        require_version(self._feature_version, programs, "the analytical model")
-        seconds = np.zeros(len(programs))
-        for target in used_targets(programs):
-            machine = known_machine(programs, target, NAME)
-            of_target = np.flatnonzero(programs.target == target)
-            for start in range(0, len(of_target), PIECE):
-                rows = of_target[start : start + PIECE]
-                seconds[rows] = program_seconds(
-                    programs.view("statements", rows), programs.view("features", rows), machine
-                )
-        return np.log(np.maximum(seconds, LEAST_SECONDS))
-
-    def save(self, directory: Path) -> None:
-        """Writes the version of the features into an existing folder; the machine comes with the programs."""
-        write_json(directory / SETTINGS_FILE, {"feature_version": self._feature_version})
-
-    @classmethod
-    def load(cls, directory: Path) -> Self:
-        """Reads what `save` wrote."""
-        model = cls(None, None, 0)
-        settings = read_json(directory / SETTINGS_FILE, "train")
-        model._feature_version = saved_value(settings, "feature_version", directory)
-        return model
+    def seconds(
+        self, programs: Programs, rows: Int64[np.ndarray, "rows"], machine: Machine
+    ) -> Float64[np.ndarray, "rows"]:
+        """See the class."""
+        return program_seconds(programs.view("statements", rows), programs.view("features", rows), machine)
 
 
 def program_seconds(

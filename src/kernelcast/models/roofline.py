@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Self
-
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
-from kernelcast.files import read_json, write_json
 from kernelcast.graphs.features import FLOPS, PARALLEL_EXTENT, PARALLEL_SHARE, VECTOR_SHARE, natural
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures
-from kernelcast.models.checks import require_version
-from kernelcast.models.description import saved_value
-from kernelcast.models.losses import Loss
-from kernelcast.models.protocol import MetricLog, PredictionKind
-from kernelcast.models.speeds import LEAST_SECONDS, calibration_of, known_machine, memory_seconds, used_targets
-from kernelcast.models.trainer import TrainerSettings
-
-SETTINGS_FILE = "settings.json"
-
-NAME = "roofline"
+from kernelcast.models.machine_model import MachineModel
+from kernelcast.models.speeds import calibration_of, memory_seconds
 
 
-class RooflineModel:
+class RooflineModel(MachineModel):
     """The longer of the time to compute and the time to move the bytes.
 
     Of the machine: the peaks of one core in vectors V and one by one S, its cores c, and the bandwidth B_i of each
@@ -40,53 +28,15 @@ class RooflineModel:
     Where the caches of the machine were not measured, the main memory is the only level (`speeds.calibration_of`).
 
     Williams et al. 2009 (the roofline); Ilic et al. 2014 (with cache levels).
-
-    Args:
-        loss: not used, there is nothing to minimise; every model takes it.
-        trainer: not used, as `loss`.
-        seed: not used, nothing is random.
     """
 
-    learned = False
+    name = "roofline"
 
-    def __init__(self, loss: Loss | None, trainer: TrainerSettings | None, seed: int) -> None:
-        self._feature_version: str | None = None
-
-    @property
-    def kind(self) -> PredictionKind:
-        """Logarithm of the seconds."""
-        return PredictionKind.LOG_SECONDS
-
-    def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
-        """Learns nothing but the version of the features.
-
-        Raises:
-            ConfigError: the machine that measured is unknown.
-        """
-        for target in used_targets(train):
-            known_machine(train, target, NAME)
-        self._feature_version = train.feature_version
-
-    def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
-        """Natural logarithm of the seconds on the machine of `programs`."""
-        require_version(self._feature_version, programs, "the roofline model")
-        seconds = np.zeros(len(programs))
-        for target in used_targets(programs):
-            rows = np.flatnonzero(programs.target == target)
-            seconds[rows] = _seconds(programs.view("features", rows), known_machine(programs, target, NAME))
-        return np.log(np.maximum(seconds, LEAST_SECONDS))
-
-    def save(self, directory: Path) -> None:
-        """Writes the version of the features into an existing folder; the machine comes with the programs."""
-        write_json(directory / SETTINGS_FILE, {"feature_version": self._feature_version})
-
-    @classmethod
-    def load(cls, directory: Path) -> Self:
-        """Reads what `save` wrote."""
-        model = cls(None, None, 0)
-        settings = read_json(directory / SETTINGS_FILE, "train")
-        model._feature_version = saved_value(settings, "feature_version", directory)
-        return model
+    def seconds(
+        self, programs: Programs, rows: Int64[np.ndarray, "rows"], machine: Machine
+    ) -> Float64[np.ndarray, "rows"]:
+        """See the class."""
+        return _seconds(programs.view("features", rows), machine)
 
 
 def _seconds(features: FlatFeatures, machine: Machine) -> Float64[np.ndarray, " programs"]:
