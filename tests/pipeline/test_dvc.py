@@ -10,7 +10,8 @@ import yaml
 from kernelcast.evaluation.results import CEILINGS
 from tests.pipeline.conftest import ROOT, Project
 
-pytestmark = pytest.mark.slow
+# the first test waits for the whole pipeline, thirty processes long
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 RUNS = [
     (run["model"], run["loss"])
