@@ -79,5 +79,6 @@ class GCN(GraphNetwork):
         adjacency = Adjacency.of(batch.edge_index, batch.num_nodes)
         share = self.dropout if self.training else 0.0
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            assert isinstance(norm, nn.LayerNorm)
             nodes = norm_relu(convolution(nodes, adjacency), norm, share, residual=nodes)
         return nodes

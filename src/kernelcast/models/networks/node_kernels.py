@@ -59,7 +59,7 @@ def scaled_product(
 
 
 @compiled
-def is_kept(element: int, seed: int, last_kept: int) -> bool:
+def is_kept(element: int, seed: int, last_kept: int) -> np.bool:
     """Whether dropout keeps an element: a hash of its number and the seed tells, so that no mask needs a place.
 
     The two rounds are those of the hash `lowbias32` of Chris Wellons (public domain).

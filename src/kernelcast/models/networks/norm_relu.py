@@ -51,11 +51,10 @@ class _NormReLU(torch.autograd.Function):
         last_kept = max(round((1 - dropout) * LEVELS), 1) - 1
         # drawn only where it counts, so that evaluation leaves torch's generator alone
         seed = int(torch.randint(2**63 - 1, ())) if dropout else 0
-        out, mean, factor = norm_relu_dropout(
-            *(part.detach().numpy() for part in (values, added, gain, shift)), epsilon, last_kept, seed
-        )
+        inputs, start, scale, offset = (part.detach().numpy() for part in (values, added, gain, shift))
+        out, mean, factor = norm_relu_dropout(inputs, start, scale, offset, epsilon, last_kept, seed)
         ctx.save_for_backward(values, gain, shift)
-        ctx.rows, ctx.drawn = (mean, factor), (last_kept, seed)
+        ctx.kept = mean, factor, last_kept, seed
         return torch.from_numpy(out)
 
     @staticmethod
@@ -64,6 +63,9 @@ class _NormReLU(torch.autograd.Function):
         from kernelcast.models.networks.node_kernels import norm_relu_dropout_gradient
 
         values, gain, shift = (part.detach().numpy() for part in ctx.saved_tensors)
-        found = norm_relu_dropout_gradient(gradient.contiguous().numpy(), values, *ctx.rows, gain, shift, *ctx.drawn)
+        mean, factor, last_kept, seed = ctx.kept
+        found = norm_relu_dropout_gradient(
+            gradient.contiguous().numpy(), values, mean, factor, gain, shift, last_kept, seed
+        )
         of_values, of_gain, of_shift = (torch.from_numpy(part) for part in found)
         return of_values, gradient if ctx.needs_input_grad[1] else None, of_gain, of_shift, None, None
