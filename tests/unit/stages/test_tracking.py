@@ -119,6 +119,7 @@ def test_a_run_whose_process_was_killed_is_closed_at_the_next_start(config: Dict
     assert states == {"gcn": "KILLED", "next": "FINISHED"}
 
 
+@pytest.mark.slow
 def test_four_starts_at_once_on_a_fresh_database_give_four_runs(config: DictConfig) -> None:
     processes = [start(config, 0.1) for _ in range(4)]
     deadline = time.monotonic() + 120
