@@ -176,7 +176,7 @@ def test_strides_lines_and_reuse_by_hand(nest: Callable[..., ProgramTable]) -> N
     """B[k, j] of a (32, 64) float32 matrix under loops i, j, k from outside: strided by a row, reused over i."""
     table = nest([16, 64, 32], [("loop", 2), ("loop", 1)], (32, 64))
     facts = analyse(table)
-    assert facts.strides.tolist() == [[64, 1, 0, 0]]
+    assert facts.strides.tolist() == [[64, 1, 0, 0, 0, 0, 0, 0]]
     # every element of a column is in a line of its own
     assert facts.access_bytes.tolist() == [[32 * 64, 32 * 64 * 4]]
     assert facts.reuse.tolist() == [[16, 32 * 64 * 4, 64 * 32]]
