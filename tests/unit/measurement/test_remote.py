@@ -190,6 +190,7 @@ def killing(server: "subprocess.Popen[bytes]", plan: Plan, after: int) -> Iterat
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_half_way_costs_nothing(lab: Lab, plan_for: MakePlan) -> None:
     dying, lasting = lab.start("dying", 2)
     plan = plan_for("dying")

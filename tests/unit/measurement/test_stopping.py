@@ -64,6 +64,7 @@ def assert_whole(stopping: Any, directory: Path, samples: int, repeats: list[dic
     assert {tuple(event[name] for name in names) for event in repeats} <= kept
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_and_loses_nothing(stopping: Any, small_plan: Any, tmp_path: Path) -> None:
     directory, samples = tmp_path / "measurements", 4
     plan = small_plan(directory, samples)
