@@ -97,7 +97,7 @@ class BoostedTrees(ABC):
 
     learned = True
 
-    library: ClassVar[str]
+    package: ClassVar[str]
     """Its name, for messages."""
 
     trees_file: ClassVar[str]
@@ -117,7 +117,7 @@ class BoostedTrees(ABC):
     ) -> None:
         if loss.aim is None or loss.aim not in self.objectives:
             raise ConfigError(
-                f"{self.library} cannot minimise {type(loss).__name__}; use loss=rank, loss=log_mse or another loss "
+                f"{self.package} cannot minimise {type(loss).__name__}; use loss=rank, loss=log_mse or another loss "
                 f"that aims at one of {', '.join(self.objectives)}"
             )
         require_views(view, pooled)
@@ -152,11 +152,11 @@ class BoostedTrees(ABC):
 
     def predict(self, programs: Programs) -> Float64[np.ndarray, "programs"]:
         """One number a program, lower is faster, in the unit that `kind` tells."""
-        require_version(self._feature_version, programs, f"the {self.library} model")
+        require_version(self._feature_version, programs, f"the {self.package} model")
         table = self._table(programs)
         if table.names != self._columns:
             raise MalformedDataError(
-                f"the programs have other features than the {self.library} model was fitted to; train it again"
+                f"the programs have other features than the {self.package} model was fitted to; train it again"
             )
         if len(programs) == 0:
             return np.zeros(0, dtype=np.float64)
@@ -165,7 +165,7 @@ class BoostedTrees(ABC):
     def save(self, directory: Path) -> None:
         """Writes the trees in the library's own format; settings in a file of our own, since it does not keep all."""
         if self._trees is None:
-            raise KernelcastError(f"the {self.library} model has not been fitted: there is nothing to save")
+            raise KernelcastError(f"the {self.package} model has not been fitted: there is nothing to save")
         settings = {
             "settings": describe(self._settings),
             "loss": describe(self._loss),
@@ -230,7 +230,7 @@ class BoostedTrees(ABC):
         table = self._table(programs)
         if not table.names:
             raise ConfigError(
-                f"{self.library} has no column to learn from: features.leave_out leaves all groups out; keep one and "
+                f"{self.package} has no column to learn from: features.leave_out leaves all groups out; keep one and "
                 "run `dvc repro graphs`"
             )
         labels = self._loss.boosting_labels(programs.log_seconds, programs.workload)

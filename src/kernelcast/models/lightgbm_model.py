@@ -67,7 +67,7 @@ class LightGBMSettings(BoostingSettings):
 class LightGBMModel(BoostedTrees):
     """Trees of LightGBM; the arguments are those of `BoostedTrees`."""
 
-    library = "LightGBM"
+    package = "LightGBM"
     trees_file = "trees.txt"
     objectives = OBJECTIVES
 

@@ -75,7 +75,7 @@ class XGBoostSettings(BoostingSettings):
 class XGBoostModel(BoostedTrees):
     """Trees of XGBoost; the arguments are those of `BoostedTrees`."""
 
-    library = "XGBoost"
+    package = "XGBoost"
     trees_file = "trees.ubj"
     objectives = OBJECTIVES
 
