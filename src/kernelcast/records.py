@@ -9,18 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
+from kernelcast.decoding import record_of
 from kernelcast.errors import MalformedDataError
 from kernelcast.files import atomic_file, read_json, require, unreadable, write_json
-
-Record = TypeVar("Record")
+from kernelcast.machine import Host
 
 ROW_GROUP = 4096
 """Rows that are written, and later read, in one piece."""
@@ -79,89 +78,6 @@ class Workload:
     def loadable(self) -> bool:
         """Whether this TVM can load the module; of the programs of others the traces alone can be read."""
         return not self.written_by
-
-
-@dataclass(frozen=True)
-class MemoryLevel:
-    """A cache, or the main memory, and how fast it was read.
-
-    Attributes:
-        size_bytes: size of one cache; None for the main memory.
-        sharing_cores: cores that one of it serves.
-        core_bytes_per_second: read by one core alone.
-        bytes_per_second: read by all cores of the target together.
-    """
-
-    size_bytes: int | None
-    sharing_cores: int
-    core_bytes_per_second: float
-    bytes_per_second: float
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What one core does at best with code of the target, measured by small kernels; 2 flops a multiply-add, float32.
-
-    Attributes:
-        levels: the caches from the innermost on, the main memory last.
-        vector_flops_per_second: multiply-adds in vectors.
-        scalar_flops_per_second: multiply-adds one by one.
-        chained_flops_per_second: additions of which each waits for the last one.
-        call_seconds: a call of a program that does nothing.
-        parallel_start_seconds: start and end of a parallel loop on all cores of the target.
-    """
-
-    levels: tuple[MemoryLevel, ...]
-    vector_flops_per_second: float
-    scalar_flops_per_second: float
-    chained_flops_per_second: float
-    call_seconds: float
-    parallel_start_seconds: float
-
-    @classmethod
-    def from_json(cls, raw: Any) -> "Calibration | None":
-        """What `dataclasses.asdict` made of one; None of None.
-
-        Raises:
-            TypeError: something else, or of another type; so do KeyError and ValueError.
-        """
-        if raw is None:
-            return None
-        calibration = _record(cls, {**raw, "levels": tuple(_record(MemoryLevel, level) for level in raw["levels"])})
-        if [level.size_bytes is None for level in calibration.levels] != [False] * (len(raw["levels"]) - 1) + [True]:
-            raise ValueError("Calibration.levels are not caches and then the main memory")
-        return calibration
-
-
-@dataclass(frozen=True)
-class Host:
-    """The machine that measured, as far as it decides run times.
-
-    Attributes:
-        cpu: model name and instruction sets in one line.
-        cores: cores that this process may use.
-        memory_bytes: size of the main memory; None where a device does not tell.
-        system: operating system and kernel.
-        peak_flops_per_second: float32 multiply-adds (2 flops each) reached by a large matrix product on all cores.
-        bytes_per_second: bytes read and written by a large copy in main memory.
-        vector_lanes: float32 lanes of one vector register of the instruction set that the target compiles for.
-        cache_bytes: size of the last cache level that one core has for itself.
-        calibration: more about its speeds; None where nobody measured them.
-    """
-
-    cpu: str
-    cores: int
-    memory_bytes: int | None
-    system: str
-    peak_flops_per_second: float
-    bytes_per_second: float
-    vector_lanes: int
-    cache_bytes: int
-    calibration: Calibration | None = None
-
-
-MEASURED = (Host, Calibration, MemoryLevel)
-"""Records whose numbers have a unit, so that they are positive."""
 
 
 @dataclass(frozen=True)
@@ -304,11 +220,11 @@ def read_campaign(directory: Path) -> tuple[Campaign, dict[str, Workload]]:
             "move the folder away and run `dvc repro measure`"
         )
     try:
-        host = None if raw["host"] is None else _host(raw["host"])
-        campaign = _record(Campaign, {**raw, "host": host})
+        host = None if raw["host"] is None else Host.from_json(raw["host"])
+        campaign = record_of(Campaign, {**raw, "host": host})
         if not isinstance(campaign.target.get("kind"), str):
             raise ValueError(f"the target {campaign.target} has no kind")
-        workloads = [_record(Workload, entry) for entry in _stored_workloads(directory)]
+        workloads = [record_of(Workload, entry) for entry in _stored_workloads(directory)]
         if not workloads:
             raise ValueError("there is no workload")
     except (TypeError, KeyError, ValueError) as error:
@@ -347,31 +263,6 @@ def _stored_workloads(directory: Path) -> list[dict[str, Any]]:
 
 
 _PACKED_AS_JSON = ("arguments", "networks")
-
-
-def _host(raw: dict[str, Any]) -> Host:
-    # folders of before there was a calibration have none
-    return _record(Host, {**raw, "calibration": Calibration.from_json(raw.get("calibration"))})
-
-
-def _record(kind: type[Record], raw: dict[str, Any]) -> Record:
-    """A record from what JSON holds; its fields have their types, and numbers with a unit are positive."""
-    record = kind(**raw)
-    for name, wanted in get_type_hints(kind).items():
-        value = getattr(record, name)
-        if NoneType in get_args(wanted):
-            if value is None:
-                continue
-            wanted = next(part for part in get_args(wanted) if part is not NoneType)
-        plain = get_origin(wanted) or wanted
-        allowed = (int, float) if plain is float else (plain,)
-        if isinstance(value, bool) or not isinstance(value, allowed):
-            raise TypeError(f"{kind.__name__}.{name} is {value!r}, not of type {plain.__name__}")
-        # a start may be too short to be seen
-        zero = value == 0 and name.endswith("_seconds")
-        if kind in MEASURED and plain in (int, float) and not (zero or 0 < value < float("inf")):
-            raise ValueError(f"{kind.__name__}.{name} is {value!r}")
-    return record
 
 
 def write_measurements(directory: Path, table: pa.Table) -> None:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kernelcast.errors import MalformedDataError, MissingInputError
+from kernelcast.machine import Host
 from kernelcast.records import (
     CAMPAIGN_FILE,
     MEASUREMENT_SCHEMA,
@@ -14,7 +15,6 @@ from kernelcast.records import (
     MEASUREMENTS_VERSION,
     WORKLOADS_FILE,
     Campaign,
-    Host,
     Workload,
     measurement_table,
     read_measurements,

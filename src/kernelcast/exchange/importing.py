@@ -26,10 +26,10 @@ from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOAD
 from kernelcast.exchange.replay import Replayed, replay
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.exchange.times import fault_of
+from kernelcast.machine import Host
 from kernelcast.records import (
     MEASUREMENTS_VERSION,
     Campaign,
-    Host,
     Measurements,
     Origin,
     Outcome,

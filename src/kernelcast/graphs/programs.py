@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int16, Int32, Int64
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.ragged import View
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
-from kernelcast.records import Calibration
+from kernelcast.machine import Calibration
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from kernelcast.errors import KernelcastError, MeasurementError
 from kernelcast.files import only_process, write_json
-from kernelcast.records import CAMPAIGN_FILE, Calibration, read_campaign
+from kernelcast.machine import Calibration
+from kernelcast.records import CAMPAIGN_FILE, read_campaign
 
 
 def calibrate_folder(directory: Path) -> Calibration:

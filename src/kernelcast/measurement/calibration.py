@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelcast.machine import Calibration, MemoryLevel
 from kernelcast.measurement.calibration_kernels import ACCUMULATORS, DEPTH, SPREAD, TILE, build_kernels
-from kernelcast.records import Calibration, MemoryLevel
 from kernelcast.tvm_compat import load_tvm, vector_bits
 
 SWEEPS, ROUNDS = 4, 2

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernelcast.errors import MeasurementError
+from kernelcast.machine import Host
 from kernelcast.measurement.messages import Failed, Repeated
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import RunnerSettings
-from kernelcast.records import Host, Workload
+from kernelcast.records import Workload
 
 
 class DeviceLost(MeasurementError):  # noqa: N818, what happened to the device, not to the program

@@ -13,8 +13,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from kernelcast.errors import ConfigError
+from kernelcast.machine import Host
 from kernelcast.measurement.calibration import calibrate
-from kernelcast.records import Host
 from kernelcast.tvm_compat import GpuDescription, available_cores, describe_gpu, vector_bits
 
 REPEATS = 7

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import ConfigError, MeasurementError
+from kernelcast.machine import Host
 from kernelcast.measurement.devices import Device, Loading
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.host import cores_of_machine, flush_bytes, identity, probe_host
@@ -31,7 +32,7 @@ from kernelcast.measurement.pool import ProgramProcess
 from kernelcast.measurement.reference import ReferenceKernel
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import Cache, RunnerSettings, require_positive_integer
-from kernelcast.records import Host, Outcome, Workload
+from kernelcast.records import Outcome, Workload
 from kernelcast.tvm_compat import check_runs_here, reference_target
 
 logger = logging.getLogger(__name__)

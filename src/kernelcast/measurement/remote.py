@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import ConfigError, MeasurementError
+from kernelcast.machine import Host
 from kernelcast.measurement.devices import Device, DeviceLost, Loading
 from kernelcast.measurement.farm import TRANSFER_SECONDS, Farm, Library, LostSession, Session, UnfitDevice
 from kernelcast.measurement.forkserver import ForkServer
@@ -38,7 +39,7 @@ from kernelcast.measurement.settings import (
 )
 from kernelcast.measurement.tracker import Tracker
 from kernelcast.measurement.worker import LONG_SECONDS, calls_per_repeat
-from kernelcast.records import Host, Workload
+from kernelcast.records import Workload
 from kernelcast.tvm_compat import is_of_this_machine, resolve_target
 
 logger = logging.getLogger(__name__)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kernelcast.errors import MeasurementError
+from kernelcast.machine import Host
 from kernelcast.measurement.farm import TRANSFER_SECONDS, Farm, LostSession, Session
 from kernelcast.measurement.host import PRIVATE_CACHE_BYTES
 from kernelcast.measurement.messages import Failed, Repeat, Repeated
 from kernelcast.measurement.remote_session import Ready, RepeatOf
 from kernelcast.measurement.settings import Cache, RunnerSettings, TimingSettings, Way
 from kernelcast.measurement.workloads import from_module, matmul
-from kernelcast.records import Host, Workload
+from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, parse_module, vector_bits
 
 REPEATS = 5

@@ -31,7 +31,7 @@ class AnalyticalModel(MachineModel):
 
     Kaufman et al. 2021 (arXiv 2008.01040) compare with a model of this kind; the sum over levels is that of the
     execution-cache-memory model (Stengel et al. 2015, arXiv 1410.5010). What is measured of the machine stands in
-    `records.Calibration`; where it was not, `speeds.calibration_of` says what is taken. The few constants in
+    `machine.Calibration`; where it was not, `speeds.calibration_of` says what is taken. The few constants in
     `statement_seconds` are properties of compilers and cores in general.
     """
 

@@ -10,7 +10,7 @@ from kernelcast.graphs.features import MOVED_BYTES, UNIQUE_BYTES, natural
 from kernelcast.graphs.flat_columns import CACHE_KIB
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures
-from kernelcast.records import Calibration, MemoryLevel
+from kernelcast.machine import Calibration, MemoryLevel
 
 LEAST_SECONDS = 1e-9
 """No prediction is below this: a program that neither computes nor moves anything still takes time."""

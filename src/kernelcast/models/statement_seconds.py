@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.flat_columns import INNER_LOOPS, RANKED_LOADS, STATEMENT_FEATURES
 from kernelcast.graphs.views import StatementRows
-from kernelcast.records import Calibration
+from kernelcast.machine import Calibration
 
 TRANSCENDENTAL_SLOTS = 20
 """Instructions of one exp, tanh or the like: a polynomial of about ten terms and what surrounds it."""

@@ -16,7 +16,7 @@ from kernelcast.stages.config import KnownHost
 from kernelcast.stages.exporting import taken
 
 if TYPE_CHECKING:
-    from kernelcast.records import Host
+    from kernelcast.machine import Host
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from kernelcast.evaluation.campaign import (
 from kernelcast.evaluation.predictions import PREDICTION_SCHEMA
 from kernelcast.evaluation.report import caveat, read_curves, render_report, verdict
 from kernelcast.evaluation.results import Results
-from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Host, Measurements, measurement_table
+from kernelcast.machine import Host
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, measurement_table
 
 ALARM = "<script>alert('x')</script> & co."
 

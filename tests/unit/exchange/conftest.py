@@ -10,16 +10,10 @@ import pytest
 from kernelcast.exchange.importing import Imported, import_database
 from kernelcast.exchange.metaschedule import write_database
 from kernelcast.exchange.times import Times
+from kernelcast.machine import Host
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import Candidate, sample_candidates
-from kernelcast.records import (
-    MEASUREMENTS_VERSION,
-    Campaign,
-    Host,
-    Measurements,
-    Workload,
-    measurement_table,
-)
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, Workload, measurement_table
 from kernelcast.tvm_compat import resolve_target, tvm_versions
 
 HOST = Host("a processor", 4, 2**30, "Linux 6", 1e11, 1e10, vector_lanes=16, cache_bytes=2**20)

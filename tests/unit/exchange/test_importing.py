@@ -16,16 +16,9 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.exchange.importing import Imported, chosen_target, import_database, shortest_target
 from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, write_database
 from kernelcast.exchange.times import Times, usable_repeats
+from kernelcast.machine import Host
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.records import (
-    Host,
-    Measurements,
-    Outcome,
-    Workload,
-    read_measurements,
-    write_campaign,
-    write_measurements,
-)
+from kernelcast.records import Measurements, Outcome, Workload, read_measurements, write_campaign, write_measurements
 from kernelcast.tvm_compat import make_target, parse_module, resolve_target, structural_key
 
 Read = Callable[..., Imported]

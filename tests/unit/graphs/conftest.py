@@ -10,9 +10,10 @@ import pytest
 from kernelcast.graphs.table import ROLES, Buffers, ProgramTable
 from kernelcast.graphs.views import AstGraphs
 from kernelcast.graphs.vocabulary import DTYPES, NODE_FEATURES, NODE_KIND_INDEX
+from kernelcast.machine import Host
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import Candidate, sample_candidates
-from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Host, Measurements, Workload, measurement_table
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, Workload, measurement_table
 from kernelcast.tvm_compat import load_tvm, resolve_target, scheduled_module, tvm_versions
 
 Expression = int | tuple[Any, ...]

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from kernelcast.machine import Host
 from kernelcast.measurement.forkserver import ForkServer
 from kernelcast.measurement.host import cores_of_machine, probe_host
 from kernelcast.measurement.local import Bench, LocalDevice, LocalRunner, OpenLocalRunner, share_cores
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.settings import Cache, RunnerSettings, TimingSettings, Way
 from kernelcast.measurement.workloads import matmul
-from kernelcast.records import Host, Workload
+from kernelcast.records import Workload
 from kernelcast.tvm_compat import resolve_target
 
 SETTINGS = RunnerSettings(

@@ -9,20 +9,12 @@ import pytest
 
 from kernelcast.errors import MalformedDataError, MeasurementError
 from kernelcast.files import only_process
+from kernelcast.machine import Calibration, Host, MemoryLevel
 from kernelcast.measurement.calibrated_folder import calibrate_folder, main
 from kernelcast.measurement.calibration import BEYOND, LARGEST_BYTES, block_bytes, calibrate
 from kernelcast.measurement.host import caches_of, cores_of_machine
 from kernelcast.measurement.workloads import matmul
-from kernelcast.records import (
-    CAMPAIGN_FILE,
-    MEASUREMENTS_VERSION,
-    Calibration,
-    Campaign,
-    Host,
-    MemoryLevel,
-    read_campaign,
-    write_campaign,
-)
+from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_VERSION, Campaign, read_campaign, write_campaign
 
 KIB = 1024
 CALIBRATION = Calibration(

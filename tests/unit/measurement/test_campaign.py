@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from kernelcast.errors import MalformedDataError, MeasurementError
+from kernelcast.machine import Host
 from kernelcast.measurement.campaign import run_campaign
 from kernelcast.measurement.host import cpu_identity
 from kernelcast.measurement.journal import JOURNAL_FILE, Journal
@@ -23,7 +24,6 @@ from kernelcast.records import (
     MEASUREMENTS_VERSION,
     WORKLOADS_FILE,
     Campaign,
-    Host,
     Origin,
     Workload,
     read_measurements,

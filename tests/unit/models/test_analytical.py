@@ -8,9 +8,9 @@ from kernelcast.errors import ConfigError
 from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
+from kernelcast.machine import Calibration, MemoryLevel
 from kernelcast.models.analytical import AnalyticalModel, program_seconds
 from kernelcast.models.statement_seconds import REORDERED_STEPS, TRANSCENDENTAL_SLOTS, natural_columns, overlapped
-from kernelcast.records import Calibration, MemoryLevel
 
 # a nanosecond for a vector multiply-add, or to load a vector of 8 lanes; half of it one by one; 4 for a chain's step
 CALIBRATION = Calibration(

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings, strategies
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.programs import Machine
 from kernelcast.graphs.views import FlatFeatures
+from kernelcast.machine import Calibration, MemoryLevel
 from kernelcast.models.roofline import RooflineModel
 from kernelcast.models.speeds import LEAST_SECONDS
-from kernelcast.records import Calibration, MemoryLevel
 
 MACHINE = Machine(cores=4, vector_lanes=8, peak_flops_per_second=4e9, bytes_per_second=1e9, cache_bytes=2**20)
 CALIBRATION = Calibration(

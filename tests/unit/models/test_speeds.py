@@ -5,8 +5,8 @@ import pytest
 
 from kernelcast.graphs.programs import Machine
 from kernelcast.graphs.views import FlatFeatures
+from kernelcast.machine import Calibration, MemoryLevel
 from kernelcast.models.speeds import calibration_of, memory_seconds, traffic
-from kernelcast.records import Calibration, MemoryLevel
 
 KIB = 1024
 CALIBRATION = Calibration(

@@ -24,11 +24,11 @@ from kernelcast.graphs.splits import (
 )
 from kernelcast.graphs.views import AstGraphs, FlatFeatures
 from kernelcast.graphs.vocabulary import NODE_FEATURES
+from kernelcast.machine import Host
 from kernelcast.models.saved import save_model
 from kernelcast.records import (
     MEASUREMENTS_VERSION,
     Campaign,
-    Host,
     Workload,
     measurement_table,
     write_campaign,

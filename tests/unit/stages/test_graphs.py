@@ -14,12 +14,12 @@ from rich.console import Console
 from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError, StorageError
 from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
 from kernelcast.graphs.splits import read_split, split_names
+from kernelcast.machine import Host
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.records import (
     MEASUREMENTS_VERSION,
     Campaign,
-    Host,
     Measurements,
     Workload,
     measurement_table,

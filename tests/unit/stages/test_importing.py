@@ -10,13 +10,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
 from kernelcast.graphs.dataset.store import read_programs
+from kernelcast.machine import Host
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.models.roofline import RooflineModel
 from kernelcast.records import (
     MEASUREMENTS_VERSION,
     Campaign,
-    Host,
     measurement_table,
     read_campaign,
     read_measurements,

@@ -26,7 +26,7 @@ from kernelcast.graphs.dataset.shards import ShardInfo, StoredView, read_shard_i
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.vocabulary import DTYPES, EDGE_KINDS, FEATURE_VERSION, NODE_KINDS
-from kernelcast.records import Calibration
+from kernelcast.machine import Calibration
 
 STORE_VERSION = 2
 """Version of the folder; a change of its files or of their meaning raises it."""
