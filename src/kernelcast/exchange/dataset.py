@@ -1,7 +1,7 @@
 """Measurements as a small folder to be shipped: all rows and raw repeats, packed, with a datasheet beside them.
 
-`graphs` and all other readers take such a folder as they take the one that `measure` writes; `measure` does not go on
-with it, since it has no journal.
+`graphs` and all other readers take such a folder as they take the one that `measure` writes; `measure` goes on with a
+copy of it, on a machine of the same kind.
 """
 
 from __future__ import annotations

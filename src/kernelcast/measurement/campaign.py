@@ -22,6 +22,7 @@ from kernelcast.measurement.journal import JOURNAL_FILE, Journal, Try
 from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.progress import CampaignProgress
 from kernelcast.measurement.recorder import JournalRecorder
+from kernelcast.measurement.restoring import restore_journal
 from kernelcast.measurement.sampling import PIECE, Candidate
 from kernelcast.measurement.table import table_of_tries
 from kernelcast.records import (
@@ -77,6 +78,7 @@ def run_campaign(plan: Plan) -> Result:
     )
     with only_process(plan.directory, taken):
         campaign = _campaign(plan)
+        restore_journal(plan.directory)
         with Journal(plan.directory) as journal:
             for name in (CAMPAIGN_FILE, WORKLOADS_FILE, MEASUREMENTS_FILE):
                 remove_leftovers(plan.directory / name)
