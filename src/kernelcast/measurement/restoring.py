@@ -30,7 +30,8 @@ def restore_journal(directory: Path) -> None:
         StorageError: the disk refused.
     """
     path = directory / JOURNAL_FILE
-    if path.exists() or not (directory / MEASUREMENTS_FILE).exists():
+    is_there = path.exists() and path.stat().st_size > 0
+    if is_there or not (directory / MEASUREMENTS_FILE).exists():
         return
     rows = read_measurements(directory).table.to_pylist()
     # in a folder of its own until it is whole: half a journal would be gone on with

@@ -306,6 +306,22 @@ def test_what_was_measured_otherwise_is_not_mixed(make_plan: MakePlan, was: dict
     assert (plan.directory / JOURNAL_FILE).read_text() == "its journal\n"
 
 
+def test_a_table_without_its_journal_is_gone_on_with(make_plan: MakePlan) -> None:
+    plan = make_plan(samples_per_workload=3, evolved_share=0.4, remeasure_share=0.5)
+    run_campaign(plan)
+    first = rows(plan.directory)
+    assert {row["origin"] for row in first} == {"random", "evolved"}
+    assert any(1 in row["visit"] for row in first)
+    (plan.directory / JOURNAL_FILE).unlink()
+    run_campaign(plan)
+    assert rows(plan.directory) == first
+    (plan.directory / JOURNAL_FILE).write_text("")
+    run_campaign(replace(plan, samples_per_workload=5))
+    grown = rows(plan.directory)
+    assert len(grown) == 5
+    assert [row for row in grown if row["program_key"] in {one["program_key"] for one in first}] == first
+
+
 def test_a_journal_without_its_campaign_is_refused(make_plan: MakePlan) -> None:
     plan = make_plan()
     plan.directory.mkdir(parents=True)
