@@ -98,9 +98,13 @@ def draw_candidates(workload: Workload, target: dict[str, Any], count: int, seed
 
 def candidate_of(workload: Workload, schedule: Any, origin: Origin) -> Candidate:
     """The candidate that a finished TVM schedule is."""
+    return Candidate(workload.key, structural_key(schedule.mod), trace_json(schedule), origin)
+
+
+def trace_json(schedule: Any) -> str:
+    """The trace of a TVM schedule as JSON, which `tvm_compat.replayed_schedule` applies."""
     # decisions hold TVM's boxed numbers (IntImm, FloatImm), which JSON reads back as plain ones
-    trace = json.dumps(schedule.trace.as_json(), default=lambda boxed: boxed.value, separators=(",", ":"))
-    return Candidate(workload.key, structural_key(schedule.mod), trace, origin)
+    return json.dumps(schedule.trace.as_json(), default=lambda boxed: boxed.value, separators=(",", ":"))
 
 
 def tune_context(workload: Workload, target: dict[str, Any], seed: int, strategy: Any) -> Any:

@@ -11,6 +11,7 @@ from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputE
 from kernelcast.files import atomic_directory, read_json, write_json
 from kernelcast.models.description import class_path, resolve_class
 from kernelcast.models.protocol import CostModel
+from kernelcast.models.trained_on import TrainedOn
 
 FORMAT_VERSION = 1
 """Version of the folder; a change that an older kernelcast cannot read raises it."""
@@ -19,15 +20,22 @@ MODEL_FILE = "model.json"
 LIBRARIES = ("kernelcast", "numpy", "torch", "torch-geometric", "apache-tvm", "lightgbm", "xgboost", "xgboost-cpu")
 
 
-def save_model(model: CostModel, directory: Path) -> None:
+def save_model(model: CostModel, directory: Path, trained_on: TrainedOn | None = None) -> None:
     """Writes a fitted model to `directory`, replacing what was there only when all of it is written.
 
     `model.json` has the version of the format, the class, what its predictions mean, the library versions and a
     checksum of every other file; the model writes the others.
+
+    Args:
+        model: fitted.
+        directory: its folder.
+        trained_on: kept with it, so that programs can be shown to it that no stage made graphs of.
     """
     path = class_path(type(model))
     with atomic_directory(directory) as temporary:
         model.save(temporary)
+        if trained_on is not None:
+            trained_on.write(temporary)
         description = {
             "version": FORMAT_VERSION,
             "class": path,

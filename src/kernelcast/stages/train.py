@@ -27,6 +27,7 @@ from kernelcast.stages.workspace import TrainingWorkspace, training_workspace
 if TYPE_CHECKING:
     from kernelcast.graphs.programs import Programs
     from kernelcast.models.protocol import CostModel
+    from kernelcast.models.trained_on import TrainedOn
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ def train(config: DictConfig) -> float:
     """
     from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
     from kernelcast.graphs.splits import read_split, read_split_hash
+    from kernelcast.models.trained_on import TrainedOn
 
     launch = HydraConfig.get()
     choices: Mapping[str, Any] = launch.runtime.choices
@@ -111,7 +113,7 @@ def train(config: DictConfig) -> float:
             split = read_split(graphs, config.split, folder)
             split_hash = read_split_hash(graphs, config.split, folder)
             record_split(run, folder, config.split, split_hash)
-        data_hash = read_data_hash(graphs)
+        data_hash, description = read_data_hash(graphs), read_description(graphs)
         run.dataset("graphs", data_hash, graphs)
 
         workspace = held.enter_context(training_workspace(config, split_hash, data_hash, run))
@@ -137,11 +139,10 @@ def train(config: DictConfig) -> float:
             # tells evaluate that what it tests on was not learned from
             "split_hash": split_hash,
             "mlflow_run_id": run.run_id,
-            **provenance(
-                config, str(model.kind), read_description(graphs), (programs.feature_version, data_hash), values
-            ),
+            **provenance(config, str(model.kind), description, (programs.feature_version, data_hash), values),
         }
-        write_outputs(output, model, settings, history)
+        judges = programs.select(split.valid if len(split.valid) else split.train)
+        write_outputs(output, model, TrainedOn.of(model, judges, description), settings, history)
         log_outputs(run, output, history)
         logger.info(
             "%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output
@@ -238,12 +239,14 @@ def objective_value(name: str, values: Mapping[str, float]) -> float:
     return values.get(name, math.nan)
 
 
-def write_outputs(directory: Path, model: CostModel, settings: dict[str, Any], history: History) -> None:
+def write_outputs(
+    directory: Path, model: CostModel, trained_on: TrainedOn, settings: dict[str, Any], history: History
+) -> None:
     """Writes the folder that `evaluate` reads, whole or not at all."""
     from kernelcast.models.saved import save_model
 
     with atomic_directory(directory, TRAINING_FILE) as temporary:
-        save_model(model, temporary / "model")
+        save_model(model, temporary / "model", trained_on)
         write_json(temporary / TRAINING_FILE, settings)
         if history.rows:
             history.write(temporary / "history.csv")

@@ -77,6 +77,15 @@ class StoredTarget:
         """The target as JSON with the host in it, by which splits and tables tell targets apart."""
         return json.dumps({**self.target, **({"host": self.host} if self.host else {})}, sort_keys=True)
 
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> StoredTarget:
+        """What `dataclasses.asdict` made of one.
+
+        Raises:
+            TypeError: something else; so do KeyError and ValueError.
+        """
+        return cls(**{**raw, "machine": None if raw["machine"] is None else _machine(raw["machine"])})
+
 
 @dataclass(frozen=True)
 class Description:
@@ -253,15 +262,11 @@ def _read_meta(directory: Path) -> dict[str, Any]:
 def _description(meta: dict[str, Any], directory: Path) -> Description:
     raw = meta["description"]
     try:
-        targets = [
-            {**entry, "machine": None if entry["machine"] is None else _machine(entry["machine"])}
-            for entry in raw["targets"]
-        ]
         return Description(
             **raw
             | {
                 "workloads": tuple(StoredWorkload(**entry) for entry in raw["workloads"]),
-                "targets": tuple(StoredTarget(**entry) for entry in targets),
+                "targets": tuple(StoredTarget.from_json(entry) for entry in raw["targets"]),
                 "options": ViewOptions(**raw["options"]),
             }
         )
