@@ -70,7 +70,7 @@ def evolve_candidates(
     load_tvm()
     schedules = [replayed_schedule(workload, trace) for trace, _ in measured]
     known = {structural_key(schedule.mod) for schedule in schedules}
-    with _seeded_numpy(random_state(workload, seed)), _one_thread(), named_failure(workload, target):
+    with seeded_numpy(random_state(workload, seed)), _one_thread(), named_failure(workload, target):
         search = _Search(workload, target, seed, schedules, [seconds for _, seconds in measured], count)
         found: dict[str, tuple[Candidate, float]] = {}
         for _ in range(ROUNDS if count else 0):
@@ -177,7 +177,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _seeded_numpy(seed: int) -> Iterator[None]:
+def seeded_numpy(seed: int) -> Iterator[None]:
     """Gives NumPy's global generator, from which TVM's model takes its random scores, a state of its own."""
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002

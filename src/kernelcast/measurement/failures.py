@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.journal import Try
@@ -27,13 +27,17 @@ def refuse_failures(plan: Plan, tries: Sequence[Try]) -> None:
     first = examples(plan, tries)
     raise MeasurementError(
         f"{counts(tries)}: more failed than max_failure_share={plan.max_failure_share:g} allows; "
-        f"{'; '.join(first.values())}. {_advice(set(first))} and run the same command again: it tries those again"
+        f"{'; '.join(first.values())}. {advice(set(first))} and run the same command again: it tries those again"
     )
 
 
 def examples(plan: Plan, tries: Sequence[Try]) -> dict[Outcome, str]:
     """The first failure of each kind, in one line: `first crash (matmul): SIGABRT while running`."""
-    names = {workload.key: workload.name for workload in plan.workloads}
+    return first_failures({workload.key: workload.name for workload in plan.workloads}, tries)
+
+
+def first_failures(names: Mapping[str, str], tries: Sequence[Try]) -> dict[Outcome, str]:
+    """The same for workloads whose names are given by key."""
     first: dict[Outcome, str] = {}
     for entry in tries:
         if entry.ending is not None and entry.has_failed:
@@ -54,13 +58,14 @@ def counts(tries: Sequence[Try]) -> str:
     return ", ".join(parts)
 
 
-def _advice(kinds: set[Outcome]) -> str:
-    advice = {
+def advice(kinds: set[Outcome]) -> str:
+    """What to do against these failures, as the beginning of a sentence."""
+    keys = {
         Outcome.BUILD_TIMEOUT: "raise runner.build_timeout_seconds",
         Outcome.RUN_TIMEOUT: "raise runner.run_timeout_seconds",
         Outcome.OUT_OF_MEMORY: "raise runner.memory_limit_bytes",
     }
-    steps = [step for outcome, step in advice.items() if outcome in kinds]
+    steps = [step for outcome, step in keys.items() if outcome in kinds]
     text = (
         ", ".join(steps)
         if steps

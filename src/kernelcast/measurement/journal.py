@@ -1,15 +1,11 @@
 """The journal of a campaign: everything that happened, one JSON object a line, only ever appended to.
 
-It is the one thing that a killed campaign needs to go on: reading it back gives the state that the writer had. A line
-is complete when its newline is there; what follows the last newline was being written when the process died.
+It is the one thing that a killed campaign needs to go on: reading it back gives the state that the writer had.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
-import os
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
@@ -19,12 +15,10 @@ from types import TracebackType
 from typing import Any
 
 from kernelcast.errors import MalformedDataError
-from kernelcast.files import storage_errors
+from kernelcast.measurement.lines import JsonLines, numbered_lines
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import Origin, Outcome
-
-logger = logging.getLogger(__name__)
 
 JOURNAL_FILE = "journal.jsonl"
 
@@ -136,11 +130,8 @@ class Journal:
         self.tries: dict[Key, Try] = {}
         self._by_workload: dict[str, dict[str, Try]] = {}
         self.exhausted: dict[tuple[str, Origin], int] = {}
-        with storage_errors(self.path):
-            if self.path.exists():
-                self._set_torn_tail_aside()
-                self._replay()
-            self._stream = self.path.open("ab", buffering=0)
+        self._lines = JsonLines(self.path)
+        self._replay()
 
     def planned(self, workload_key: str) -> list[Try]:
         """The tries of one workload, in the order in which they were planned."""
@@ -174,12 +165,11 @@ class Journal:
 
     def sync(self) -> None:
         """Returns when everything noted so far is on the disk."""
-        with storage_errors(self.path):
-            os.fsync(self._stream.fileno())
+        self._lines.sync()
 
     def close(self) -> None:
         """Closes the file."""
-        self._stream.close()
+        self._lines.close()
 
     def __enter__(self) -> Journal:
         return self
@@ -193,29 +183,19 @@ class Journal:
         self._write({"event": event, "workload": entry.workload_key, "program": entry.program_key, **more})
 
     def _write(self, event: dict[str, Any]) -> None:
-        line = memoryview(json.dumps(event, allow_nan=False).encode() + b"\n")
-        with storage_errors(self.path):
-            start = os.fstat(self._stream.fileno()).st_size
-            try:
-                while line:
-                    line = line[self._stream.write(line) :]
-            except OSError:
-                # what another thread writes next must not end up behind half a line
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._stream.fileno(), start)
-                raise
+        self._lines.append(event)
         self._apply(event)
 
     def _replay(self) -> None:
-        with self.path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    self._apply(json.loads(line))
-                except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-                    raise MalformedDataError(
-                        f"{self.path}:{number}: not a line of a journal ({type(error).__name__}: {error}); remove this "
-                        "line to lose only what it says, or move the folder away, and run the same command again"
-                    ) from error
+        for number, line in numbered_lines(self.path):
+            try:
+                self._apply(json.loads(line))
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+                self._lines.close()
+                raise MalformedDataError(
+                    f"{self.path}:{number}: not a line of a journal ({type(error).__name__}: {error}); remove this "
+                    "line to lose only what it says, or move the folder away, and run the same command again"
+                ) from error
 
     def _apply(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -261,32 +241,6 @@ class Journal:
             entry.ending = None
         else:
             raise ValueError(f"unknown event {kind!r}")
-
-    def _set_torn_tail_aside(self) -> None:
-        """Moves what follows the last newline into a file of its own."""
-        content = self.path.read_bytes()
-        end = content.rfind(b"\n") + 1
-        tail = content[end:]
-        if not tail:
-            return
-        number = 1
-        while (aside := self.path.with_name(f"{JOURNAL_FILE}.torn-{number}")).exists():
-            number += 1
-        with aside.open("wb") as stream:
-            stream.write(tail)
-            os.fsync(stream.fileno())
-        with self.path.open("rb+") as stream:
-            stream.truncate(end)
-            os.fsync(stream.fileno())
-        line = content.count(b"\n", 0, end) + 1
-        logger.warning(
-            "%s:%d: the last line is torn (the last run was killed, or the disk was full); moved its %d bytes to %s, "
-            "all earlier records are kept",
-            self.path,
-            line,
-            len(tail),
-            aside.name,
-        )
 
 
 def _text(event: dict[str, Any], name: str) -> str:

@@ -72,14 +72,14 @@ class Plan:
         """Whether the program at this position of a workload is compared with the unscheduled module."""
         share = self.settings.check_share
         # a workload's first always, so that a workload that goes wrong as a whole is found out
-        return share > 0 and (position == 0 or _is_picked(workload, position, share, "check"))
+        return share > 0 and (position == 0 or is_picked(workload, position, share, "check"))
 
     def is_measured_again(self, workload: Workload, position: int) -> bool:
         """Whether the program at this position of a workload is measured again."""
-        return _is_picked(workload, position, self.settings.remeasure_share, "again")
+        return is_picked(workload, position, self.settings.remeasure_share, "again")
 
 
-def _is_picked(workload: Workload, position: int, share: float, purpose: str) -> bool:
+def is_picked(workload: Workload, position: int, share: float, purpose: str) -> bool:
     """Picks `share` of the positions, evenly spread, beginning anywhere: the same ones however many there are."""
     digest = hashlib.sha256(f"{purpose} {workload.key}".encode()).digest()
     start = int.from_bytes(digest[:4], "big") / 2**32

@@ -5,21 +5,34 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import Protocol
 
 from kernelcast.measurement.batches import Item
 from kernelcast.measurement.journal import Ending, Journal
 from kernelcast.measurement.messages import Failed
-from kernelcast.measurement.progress import CampaignProgress
 from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import Outcome
 
 logger = logging.getLogger(__name__)
 
 
-class JournalRecorder:
-    """Writes what happens into the journal and shows it; the threads of all devices use it."""
+class Progress(Protocol):
+    """Who shows how far it is."""
 
-    def __init__(self, journal: Journal, progress: CampaignProgress) -> None:
+    def step(self, program_key: str) -> None:
+        """A program was built, or had one repeat."""
+
+    def ended(self, program_key: str, outcome: Outcome) -> None:
+        """A program has its outcome."""
+
+    def batch_ended(self) -> None:
+        """A batch is done."""
+
+
+class JournalRecorder:
+    """Writes what happens into the journal, and shows it where there is a progress; threads of all devices use it."""
+
+    def __init__(self, journal: Journal, progress: Progress | None = None) -> None:
         self._journal = journal
         self._progress = progress
         self._lock = threading.Lock()
@@ -30,13 +43,15 @@ class JournalRecorder:
             # the build that counts is the one of the measurement
             if item.visit == 0:
                 self._journal.built(item.entry, build_seconds)
-            self._progress.step(item.entry.program_key)
+            if self._progress is not None:
+                self._progress.step(item.entry.program_key)
 
     def repeated(self, item: Item, repeat: TimedRepeat) -> None:
         """A repeat has ended."""
         with self._lock:
             self._journal.repeat(item.entry, repeat)
-            self._progress.step(item.entry.program_key)
+            if self._progress is not None:
+                self._progress.step(item.entry.program_key)
 
     def ended(self, item: Item, device: str, failed: Failed | None, checked: bool, cut_short: bool) -> None:
         """A visit is over."""
@@ -47,7 +62,8 @@ class JournalRecorder:
         with self._lock:
             ending = Ending(outcome, message, device, checked, cut_short, time.time())
             self._journal.finish(item.entry, item.visit, ending)
-            self._progress.ended(item.entry.program_key, outcome)
+            if self._progress is not None:
+                self._progress.ended(item.entry.program_key, outcome)
 
     def round_ended(self) -> None:
         """All programs of a batch had their turn: now is the time to wait for the disk."""
@@ -56,5 +72,6 @@ class JournalRecorder:
 
     def batch_ended(self) -> None:
         """A batch is over."""
-        with self._lock:
-            self._progress.batch_ended()
+        if self._progress is not None:
+            with self._lock:
+                self._progress.batch_ended()
