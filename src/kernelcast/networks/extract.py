@@ -1,20 +1,20 @@
-"""The extracting process: `python -m kernelcast.networks.extract REQUESTS REPLY`, two JSON files.
+"""The extracting process: `python -m kernelcast.networks.extract REQUESTS REPLY [FOLDER]`, two JSON files.
 
-It alone loads torch, and runs what the user wrote. It ends when whoever started it is gone.
+With a folder, the one network that is asked for is also written there, to be compiled later. Only such processes load
+torch, and run what the user wrote. It ends when whoever started it is gone.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
-import threading
 import warnings
 from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import KernelcastError
+from kernelcast.networks.own_process import end_with_parent
 from kernelcast.networks.requests import Request
 from kernelcast.records import Workload
 
@@ -26,27 +26,41 @@ def workloads_of(request: Request) -> tuple[list[Workload], list[str]]:
         ConfigError: there are none.
     """
     from kernelcast.networks.kernels import network_module, network_workloads
-    from kernelcast.networks.user_file import own_function_workload, own_network_parts
+    from kernelcast.networks.user_file import own_function_workload
 
     if request.source == "function":
         return [own_function_workload(request)], []
-    named: dict[str, Any] = {}
-    positional: tuple[Any, ...]
+    return network_workloads(request, network_module(request.name, *network_parts(request), request.fused))
+
+
+def network_parts(request: Request) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The network of a request with its positional and its named inputs.
+
+    Raises:
+        ConfigError: the user's file cannot work.
+    """
     if request.source == "module":
-        network, positional, named = own_network_parts(request)
-    else:
-        from kernelcast.networks.architectures import make_network
+        from kernelcast.networks.user_file import own_network_parts
 
-        network, positional = make_network(**request.arguments)
-    return network_workloads(request, network_module(request.name, network, positional, named, request.fused))
+        return own_network_parts(request)
+    from kernelcast.networks.architectures import make_network
+
+    return *make_network(**request.arguments), {}
 
 
-def reply_to(requests: list[Request]) -> dict[str, Any]:
-    """What goes back: workloads by request and lines to warn with, or the first error."""
+def reply_to(requests: list[Request], folder: Path | None = None) -> dict[str, Any]:
+    """What goes back: workloads by request and lines to warn with, or the first error.
+
+    Args:
+        requests: what is wanted.
+        folder: an existing folder where the one network is written too.
+    """
+    from kernelcast.networks.saving import save_network_files
+
     replies, left_out = [], []
     for request in requests:
         try:
-            workloads, lines = workloads_of(request)
+            workloads, lines = workloads_of(request) if folder is None else save_network_files(request, folder)
         except KernelcastError as error:
             return {"error": str(error)}
         replies.append([dataclasses.asdict(workload) for workload in workloads])
@@ -56,17 +70,11 @@ def reply_to(requests: list[Request]) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     warnings.simplefilter("ignore")
     requests = [Request(**entry) for entry in json.loads(Path(sys.argv[1]).read_text())]
-    Path(sys.argv[2]).write_text(json.dumps(reply_to(requests)))
-
-
-def _end_with_parent() -> None:
-    # the other end of this pipe closes with the process that holds it
-    # (not by `sys.stdin`, whose lock would be held at the end)
-    os.read(0, 1)
-    os._exit(1)
+    folder = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    Path(sys.argv[2]).write_text(json.dumps(reply_to(requests, folder)))
 
 
 if __name__ == "__main__":

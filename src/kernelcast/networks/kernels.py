@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from kernelcast.errors import ConfigError
+from kernelcast.networks.fusing import calls_of, fused_module, kernel_key
 from kernelcast.networks.naming import Names, kind_of
 from kernelcast.networks.requests import Request
 from kernelcast.records import Workload
@@ -24,9 +24,18 @@ def network_module(name: str, network: Any, positional: tuple[Any, ...], named: 
     Raises:
         ConfigError: torch cannot export it, or TVM has no such operator.
     """
+    module = legalised(name, imported_module(name, exported_program(name, network, positional, named)))
+    return fused_module(module) if fused else module
+
+
+def legalised(name: str, module: Any) -> Any:
+    """An imported network with every operator a TensorIR function of its own.
+
+    Raises:
+        ConfigError: TVM cannot compile it.
+    """
     tvm = load_tvm()
     transform = tvm.relax.transform
-    module = _imported(name, _exported(name, network, positional, named))
     passes = [
         # batch normalisation as arithmetic, which can be fused into the convolution before it
         transform.DecomposeOpsForInference(),
@@ -37,8 +46,6 @@ def network_module(name: str, network: Any, positional: tuple[Any, ...], named: 
         transform.FoldConstant(),
         transform.DeadCodeElimination(),
     ]
-    if fused:
-        passes += [transform.FuseOps(), transform.FuseTIR()]
     try:
         return tvm.transform.Sequential(passes)(module)
     except Exception as error:
@@ -125,7 +132,12 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _exported(name: str, network: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def exported_program(name: str, network: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The network as torch exports it.
+
+    Raises:
+        ConfigError: torch cannot.
+    """
     import torch
 
     try:
@@ -138,7 +150,12 @@ def _exported(name: str, network: Any, positional: tuple[Any, ...], named: dict[
         ) from error
 
 
-def _imported(name: str, program: Any) -> Any:
+def imported_module(name: str, program: Any) -> Any:
+    """An exported network as TVM's Relax has it, its operators those of Relax and its weights constants.
+
+    Raises:
+        ConfigError: it has dynamic shapes, or an operator that TVM has not.
+    """
     load_tvm()
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -161,18 +178,7 @@ def _imported(name: str, program: Any) -> Any:
 
 def _first_runs(module: Any) -> dict[str, int]:
     """Where in `main` each kernel is first called, by its key."""
-    tvm = load_tvm()
     places: dict[str, int] = {}
-    for function in _calls(module):
-        kernel = tvm.IRModule({"main": module[function].with_attr("global_symbol", "main")})
-        places.setdefault(structural_key(kernel), len(places))
+    for function in calls_of(module["main"]):
+        places.setdefault(kernel_key(module[function]), len(places))
     return places
-
-
-def _calls(module: Any) -> Iterator[Any]:
-    relax = load_tvm().relax
-    for block in module["main"].body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.call_tir":
-                yield value.args[0]
