@@ -1,0 +1,164 @@
+"""Comparisons of tunings as tables: on the terminal, and as CSV."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.table import ABSENT, interval, percentage, short, write_csv
+from kernelcast.evaluation.tuning_comparison import MethodResult, TuningComparison
+from kernelcast.evaluation.tuning_curves import Tunings
+
+COMPARISON_FILE = "comparison.csv"
+CURVES_FILE = "curves.csv"
+PAIRS_FILE = "pairs.csv"
+
+ALL = "all"
+"""In the place of a workload: the geometric mean of all of them."""
+
+CURVE_COLUMNS = ("workload", "method", "against", "x", "median", "low", "high", "seeds")
+PAIR_COLUMNS = ("model", "other", "metric", "difference", "low", "high", "workloads", "p", "p_holm")
+
+
+def write_comparison(directory: Path, tunings: Tunings, comparison: TuningComparison) -> None:
+    """Writes `comparison.csv`, `curves.csv` and `pairs.csv`, each whole or not at all."""
+    write_csv(directory / COMPARISON_FILE, comparison_rows(comparison))
+    write_csv(directory / CURVES_FILE, curve_rows(tunings), CURVE_COLUMNS)
+    write_csv(directory / PAIRS_FILE, [dataclasses.asdict(pair) for pair in comparison.pairs], PAIR_COLUMNS)
+
+
+def comparison_rows(comparison: TuningComparison) -> list[dict[str, Any]]:
+    """One row a method; `inf` where fewer than half of its tunings reach the reference, empty without a reference."""
+    rows = []
+    for result in comparison.methods:
+        row: dict[str, Any] = {
+            "method": result.method,
+            "seeds": result.seeds,
+            "workloads": len(comparison.subjects),
+            "trials": comparison.budget,
+        }
+        reach = result.reach
+        figures = {
+            "area_under_curve": result.area,
+            "final_speed": result.final_speed,
+            "trials_to_reach": reach and reach.trials,
+            "seconds_to_reach": reach and reach.seconds,
+            "wall_ratio_to_reach": reach and reach.ratio,
+            "share_reached": reach and reach.share,
+        }
+        for name, estimate in figures.items():
+            for suffix, end in (("", "value"), ("_low", "low"), ("_high", "high")):
+                row[name + suffix] = None if estimate is None else getattr(estimate, end)
+        rows.append(
+            row
+            | {
+                "reference": comparison.reference if reach else None,
+                "reference_trials": comparison.reference_trials,
+                "wall_seconds": result.seconds,
+                "model_share": result.model_share,
+            }
+        )
+    return rows
+
+
+def curve_rows(tunings: Tunings) -> list[dict[str, Any]]:
+    """The points of every curve: of all workloads together, and of each; only where a curve changes, and at its end."""
+    rows = []
+    for subject in (None, *tunings.subjects):
+        chosen = None if subject is None else [subject]
+        for method in tunings.methods:
+            bands = {
+                "trials": tunings.trials_band(method, chosen),
+                "seconds": tunings.wall_band(method, chosen),
+            }
+            for against, band in bands.items():
+                values = np.stack([band.median, band.low, band.high])
+                changes = np.concatenate([[True], (np.diff(values) != 0).any(axis=0)])
+                changes[-1] = True
+                rows += [
+                    {
+                        "workload": ALL if subject is None else tunings.subjects[subject],
+                        "method": method,
+                        "against": against,
+                        "x": float(band.x[point]),
+                        "median": float(band.median[point]),
+                        "low": float(band.low[point]),
+                        "high": float(band.high[point]),
+                        "seeds": len(tunings.seeds[method]),
+                    }
+                    for point in np.flatnonzero(changes).tolist()
+                ]
+    return rows
+
+
+def comparison_table(comparison: TuningComparison) -> Table:
+    """One row a method, the largest area under the curve first."""
+    table = Table(
+        title="tunings compared",
+        title_justify="left",
+        caption=escape(caption(comparison)),
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("method", overflow="fold", min_width=10)
+    heads = ["area [interval]", "speed at the end"]
+    reached = comparison.reference_trials is not None
+    if reached:
+        heads += ["trials to reach", "reached", "wall ratio"]
+    for head in (*heads, "wall", "model"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for result in sorted(comparison.methods, key=lambda result: -result.area.value):
+        cells = [interval(result.area), f"{result.final_speed.value:.3f}"]
+        if reached:
+            cells += _reach_cells(result, comparison)
+        table.add_row(Text(result.method), *cells, f"{short(result.seconds)} s", percentage(result.model_share))
+    return table
+
+
+def _reach_cells(result: MethodResult, comparison: TuningComparison) -> list[str]:
+    reach = result.reach
+    if reach is None:
+        return [ABSENT] * 3
+    return [
+        _trials_text(reach.trials, comparison.budget),
+        percentage(reach.share.value),
+        ABSENT if np.isinf(reach.ratio.value) else f"{reach.ratio.value:.2f}",
+    ]
+
+
+def _trials_text(estimate: Estimate, budget: int) -> str:
+    """Trials with their interval; beyond the budget where fewer than half of the tunings get there."""
+    value, low, high = (
+        f">{budget}" if np.isinf(end) else f"{end:.0f}" for end in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def caption(comparison: TuningComparison) -> str:
+    """What stands behind the numbers."""
+    workloads = len(comparison.subjects)
+    seeds = sorted({result.seeds for result in comparison.methods})
+    counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+    text = (
+        f"{workloads} workload{'s' * (workloads != 1)}, {counted} seed{'s' * (seeds[-1] != 1)} a method, at most "
+        f"{comparison.budget} trials. Speed: best time known over best time so far; area: its mean over the trials. "
+        f"{comparison.confidence:.0%} bootstrap intervals over workloads and seeds."
+    )
+    if comparison.reference_trials is not None:
+        text += (
+            f" To reach: the best of {comparison.reference} at the end of its {comparison.reference_trials} trials, "
+            "medians (Kaplan-Meier); wall ratio: seconds until then over those of its whole tuning, model included."
+        )
+    if comparison.left_out:
+        text += f" Left out, not tuned by every method and seed: {', '.join(comparison.left_out)}."
+    return text
