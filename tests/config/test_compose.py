@@ -36,14 +36,14 @@ def groups_of(root: str) -> dict[str, str]:
 
 
 def options() -> list[tuple[str, str, str]]:
-    """Every (root, group, option) there is, but the default ones of a root all at once, as (root, "", "")."""
-    return [(root, "", "") for root in SCHEMAS] + [
-        (root, group, path.stem)
-        for root in SCHEMAS
-        for group, default in groups_of(root).items()
-        for path in sorted((CONF / group.split("@")[0]).glob("*.yaml"))
-        if path.stem != default
-    ]
+    """Every (group, option) there is with a root that composes it, and each root with its defaults, as (root, "", "")."""
+    roots: dict[tuple[str, str], str] = {}
+    for root in SCHEMAS:
+        for group, default in groups_of(root).items():
+            for path in sorted((CONF / group.split("@")[0]).glob("*.yaml")):
+                if path.stem != default:
+                    roots.setdefault((group, path.stem), root)
+    return [(root, "", "") for root in SCHEMAS] + [(root, *option) for option, root in roots.items()]
 
 
 def test_every_group_is_composed_by_a_root() -> None:
@@ -81,6 +81,10 @@ def instantiate_nodes(config: DictConfig) -> None:
         # an entry with several shapes makes a list, named after the entry and their sizes
         assert made
         assert all(each.name.startswith(f"{name}_") for each in made) if isinstance(made, list) else made.name == name
+    if "method" in config:
+        assert hydra.utils.instantiate(config.method).label
+    for name, node in config.get("network", {}).items():
+        assert hydra.utils.instantiate(node, name=name).network
     for group in ("features", "builder"):
         if group in config:
             hydra.utils.instantiate(config[group])

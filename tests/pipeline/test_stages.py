@@ -130,3 +130,48 @@ def test_a_study_goes_on_to_its_number_of_trials_and_no_further(project: Project
         if children:
             assert parent.data.metrics["best/objective"] == max(run.data.metrics["objective"] for run in children)
             assert "best.trainer.learning_rate" in parent.data.params
+
+
+SHORT_TUNING = ("trials=6", "search.trials_per_round=3", "search.first_round=3", "search.population=16", "finalists=2")
+
+
+@pytest.mark.slow
+def test_workloads_are_tuned_by_several_methods_and_compared(project: Project) -> None:
+    ours = ("method=online", "method.model=data/models/random/xgboost")
+    for method in (ours, ("method=tvm_xgb",), ("method=random",)):
+        project.succeed("python", "scripts/tune.py", "workload=tiny", "target=host", *method, *SHORT_TUNING)
+    again = project.succeed("python", "scripts/tune.py", "workload=tiny", *ours, *SHORT_TUNING)
+    assert "nothing left to tune" in again
+    tuning = project.root / "data/tuning"
+    workloads = yaml.safe_load((project.root / "conf/workload/tiny.yaml").read_text())
+    for workload in workloads:
+        for name in ("xgboost-online@0", "tvm_xgb@0", "random@0"):
+            trials = pq.read_table(tuning / workload / name / "trials.parquet").to_pylist()
+            assert 0 < len(trials) <= 6
+            best = min(row["run_seconds"] for row in trials if row["run_seconds"] is not None)
+            (winner,) = json.loads((tuning / workload / name / "winners/winners.json").read_text())
+            assert winner["checked"] is True
+            assert winner["run_seconds"] > 0
+            assert winner["trial_seconds"] >= best
+    printed = project.succeed("python", "scripts/compare.py", "bootstrap_samples=50")
+    assert "xgboost-online" in printed
+    with (tuning / "comparison.csv").open() as stream:
+        assert {row["method"] for row in csv.DictReader(stream)} == {"xgboost-online", "tvm_xgb", "random"}
+    client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
+    runs = client.search_runs(["1"], "tags.`kernelcast.stage` IN ('tune', 'compare')")
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+@pytest.mark.slow
+def test_a_network_of_ones_own_is_tuned_compiled_and_timed(project: Project) -> None:
+    printed = project.succeed(
+        "python", "scripts/tune.py", "network=own", "method=frozen", "method.model=data/models/random/xgboost",
+        *SHORT_TUNING, "latency.rounds=3", "latency.repeat_seconds=0.01",
+    )  # fmt: skip
+    folder = project.root / "data/tuning/own_network/xgboost@0"
+    rows = {row["contender"]: row for row in json.loads((folder / "latency.json").read_text())}
+    assert {"xgboost@0", "torch eager", "torch.compile"} <= set(rows)
+    assert rows["xgboost@0"]["minimum_seconds"] > 0
+    assert rows["torch eager"]["minimum_seconds"] > 0
+    assert (folder / "deployed/network.so").is_file()
+    assert "own_network: latency" in printed

@@ -14,6 +14,7 @@ from omegaconf import MISSING
 import kernelcast
 from kernelcast.exchange.times import Times
 from kernelcast.measurement.settings import Cache, Way
+from kernelcast.tuning.search import Choice
 
 
 def project_root() -> str:
@@ -31,6 +32,7 @@ class PathsConfig:
     graphs: str = MISSING
     models: str = MISSING
     evaluation: str = MISSING
+    tuning: str = MISSING
     report: str = MISSING
     look: str = MISSING
     runs: str = MISSING
@@ -186,6 +188,59 @@ class EvaluateConfig:
 
 
 @dataclass
+class SearchConfig:
+    """How a tuning proposes programs; `kernelcast.tuning.search.SearchSettings` explains each."""
+
+    trials_per_round: int = MISSING
+    first_round: int | None = MISSING
+    exploration: float = MISSING
+    population: int = MISSING
+    generations: int = MISSING
+    choice: Choice = MISSING
+
+
+@dataclass
+class LatencyConfig:
+    """How a network is timed; `kernelcast.tuning.latency.LatencySettings` explains each."""
+
+    rounds: int = MISSING
+    repeat_seconds: float = MISSING
+
+
+@dataclass
+class TuneConfig:
+    """Root of `scripts/tune.py`."""
+
+    seed: int = MISSING
+    trials: int = MISSING
+    finalists: int = MISSING
+    fusion: bool = MISSING
+    workload: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    method: Any = MISSING
+    search: SearchConfig = MISSING
+    latency: LatencyConfig = MISSING
+    target: dict[str, Any] = MISSING
+    runner: RunnerConfig = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class CompareConfig:
+    """Root of `scripts/compare.py`."""
+
+    only: list[str] = MISSING
+    reference: str = MISSING
+    within: float = MISSING
+    seed: int = MISSING
+    bootstrap_samples: int = MISSING
+    confidence: float = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
 class ReportConfig:
     """Root of `scripts/report.py`."""
 
@@ -271,6 +326,8 @@ SCHEMAS: dict[str, type] = {
     "graphs": GraphsConfig,
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
+    "tune": TuneConfig,
+    "compare": CompareConfig,
     "report": ReportConfig,
     "look": LookConfig,
     "export": ExportConfig,

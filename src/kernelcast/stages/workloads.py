@@ -76,6 +76,18 @@ def _joined(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:
     return {network: first.get(network, 0) + second.get(network, 0) for network in {**first, **second}}
 
 
+def request_of(key: str, name: str, node: Any) -> Request:
+    """The request for a network that the configuration node `key` makes.
+
+    Raises:
+        ConfigError: it makes something else.
+    """
+    value = made(key, node, name=name)
+    if not isinstance(value, Request):
+        raise ConfigError(f"{key}: {node['_target_']} asks for no network; tune it with workload=")
+    return _with_absolute_file(value)
+
+
 def _made(name: str, node: Any) -> list[Workload] | Request:
     value = made(f"workload.{name}", node, name=name)
     if isinstance(value, Request):
