@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import MalformedDataError
+from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
 from kernelcast.files import storage_errors
 from kernelcast.measurement.lines import numbered_lines, set_torn_tail_aside
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, make_target, parse_module, prepare_for, replayed_schedule
-
-WORKLOADS_FILE = "database_workload.json"
-RECORDS_FILE = "database_tuning_record.json"
 
 
 class TuningDatabase:
@@ -41,7 +39,7 @@ class TuningDatabase:
         prepare_for(target)
         from tvm.s_tir import meta_schedule
 
-        self._files = [folder / name for name in (WORKLOADS_FILE, RECORDS_FILE)]
+        self._files = [folder / name for name in (DATABASE_WORKLOADS, DATABASE_RECORDS)]
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             for path in self._files:
@@ -52,8 +50,8 @@ class TuningDatabase:
         except Exception as error:  # whatever TVM's parser throws
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise MalformedDataError(
-                f"{folder}: TVM cannot read {WORKLOADS_FILE} and {RECORDS_FILE} ({reason}); move both away and run the "
-                "same command again: they are made anew of what was measured"
+                f"{folder}: TVM cannot read {DATABASE_WORKLOADS} and {DATABASE_RECORDS} ({reason}); move both away and "
+                "run the same command again: they are made anew of what was measured"
             ) from error
         self._target = make_target(target)
         self.sync()

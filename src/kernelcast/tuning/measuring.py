@@ -28,6 +28,7 @@ from kernelcast.measurement.plan import is_picked
 from kernelcast.measurement.recorder import JournalRecorder
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import Outcome, Workload
 from kernelcast.tuning.agreement import agree, described_timing
 from kernelcast.tvm_compat import tvm_versions
@@ -51,12 +52,16 @@ class Measured:
         message: the first lines of the error; empty where measured.
         run_seconds: the label, minimum of the repeats; None where not measured.
         measure_seconds: its share of the time that building and timing its batch took when it was measured.
+        checked: whether its results were compared with those of the unscheduled workload.
+        repeats: its times.
     """
 
     outcome: Outcome
     message: str
     run_seconds: float | None
     measure_seconds: float
+    checked: bool
+    repeats: list[TimedRepeat]
 
     @property
     def error(self) -> str | None:
@@ -195,8 +200,9 @@ class Bench:
         # a batch that was killed has no time of its own
         seconds = self._share.get((entry.workload_key, entry.program_key), own)
         label = min((repeat.run_seconds for repeat in repeats), default=None)
-        outcome = entry.ending.outcome
-        return Measured(outcome, entry.ending.message, label if outcome is Outcome.MEASURED else None, seconds)
+        ending = entry.ending
+        label = label if ending.outcome is Outcome.MEASURED else None
+        return Measured(ending.outcome, ending.message, label, seconds, ending.checked, repeats)
 
 
 @contextmanager

@@ -188,13 +188,22 @@ class Rounds:
         self.close()
 
 
+def read_rounds(folder: Path) -> list[Round]:
+    """The rounds of a tuning that may be under way in another process; none where there is no tuning.
+
+    Raises:
+        MalformedDataError: a line is not what a tuning writes.
+    """
+    return _read(folder)[0]
+
+
 def read_rounds_table(folder: Path, about: About) -> pa.Table:
     """The trials so far of a tuning that may be under way in another process.
 
     Raises:
         MalformedDataError: a line is not what a tuning writes.
     """
-    return _table(_read(folder)[0], about)
+    return _table(read_rounds(folder), about)
 
 
 def _read(folder: Path) -> tuple[list[Round], set[str]]:

@@ -232,7 +232,7 @@ class _Tuning:
         self._complete(database)
         for key in dict.fromkeys(one.workload_key for one in rounds.rounds):
             measured = [pair for one in rounds.of(key) for pair in one.measured]
-            if measured and self._model is not None and self._left():
+            if measured and self._model is not None:
                 found = self._search_of(key, database).measure_candidates([program.trace for program, _ in measured])
                 self._learn(key, database, found, [seconds for _, seconds in measured])
         for number, one in enumerate(rounds.rounds):
@@ -297,7 +297,7 @@ class _Tuning:
         for candidate, (_, seconds) in zip(measured, one.measured, strict=True):
             database.add_schedule(task.workload, candidate.sch, seconds)
         database.sync()
-        if self._model is not None and measured and self._left():
+        if self._model is not None and measured:
             self._learn(one.workload_key, database, measured, [seconds for _, seconds in one.measured])
         self._learning = (perf_counter() - started, self._model_seconds() - in_model)
         self._say(number)

@@ -26,7 +26,8 @@ class TimedModel:
     """
 
     def __init__(self, wrapped: Any) -> None:
-        self._wrapped = wrapped
+        # what is written in Python is asked directly: on a way through C++ an interrupt becomes a RuntimeError
+        self._wrapped = getattr(wrapped, "_inst", wrapped)
         self._scores: dict[int, float] = {}
         self.seconds = 0.0
         self.raised: BaseException | None = None

@@ -22,6 +22,7 @@ from kernelcast.tvm_compat.modules import (
     scheduled_module,
     structural_key,
 )
+from kernelcast.tvm_compat.online_models import online_mlp, online_random, online_xgb
 from kernelcast.tvm_compat.store_groups import StoreGroup
 from kernelcast.tvm_compat.targets import (
     available_cores,
@@ -56,6 +57,9 @@ __all__ = [
     "make_target",
     "missing_instructions",
     "module_json",
+    "online_mlp",
+    "online_random",
+    "online_xgb",
     "parse_module",
     "predict_mlp",
     "prepare_for",

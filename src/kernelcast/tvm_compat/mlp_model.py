@@ -60,9 +60,9 @@ def train_mlp(
     Raises:
         FileNotFoundError: no epoch had a loss that is a number.
     """
-    module = _module()
+    module = load_module()
     state = module.State(module.SegmentSumMLPConfig(**network))
-    state.model = _network(module, network)
+    state.model = score_network(module, network)
     keys = [f"held out {number}" for number in range(len(held_out))]
     for number, group in enumerate(filled_groups(groups)):
         state.add_to_group(group.rows, group.run_seconds, f"train {number}")
@@ -72,7 +72,7 @@ def train_mlp(
         module.TrainerConfig(**training), state
     )
     trainer.device = device
-    with _repaired(module, scale, keys):
+    with repaired(module, scale, keys):
         trainer.train_full()
     weights: dict[str, Any] = state.model.state_dict()
     return weights
@@ -88,24 +88,27 @@ def predict_mlp(
     """TVM's score of every program, higher is faster."""
     if not rows:
         return np.zeros(0, dtype=np.float64)
-    module = _module()
+    module = load_module()
     state = module.State(module.SegmentSumMLPConfig(**network))
-    state.model = _network(module, network)
+    state.model = score_network(module, network)
     state.model.load_state_dict(dict(weights))
     trainer = module.SegmentSumMLPTrainer(module.TrainerConfig(), state)
     trainer.device = device
-    with _repaired(module, scale, []), module.torch.no_grad():
+    with repaired(module, scale, []), module.torch.no_grad():
         return np.asarray(trainer.predict_incremental(list(rows)), dtype=np.float64)
 
 
-def _module() -> Any:
+def load_module() -> Any:
+    """TVM's module of the model."""
     # TVM's module needs torch, and `load_tvm` hides it where it has not been imported
     importlib.import_module("torch")
     load_tvm()
     return importlib.import_module(MODULE)
 
 
-def _network(module: Any, settings: Mapping[str, Any]) -> Any:
+def score_network(module: Any, settings: Mapping[str, Any]) -> Any:
+    """The network with fields of TVM's `SegmentSumMLPConfig`."""
+
     class Network(module.SegmentSumMLP):  # type: ignore[misc]
         """TVM's, with one score a program also where there is one program."""
 
@@ -145,8 +148,8 @@ def _watched_trainer(module: Any, held_out: int, watch: WatchEpoch) -> Any:
 
 
 @contextmanager
-def _repaired(module: Any, scale: Float32[np.ndarray, "features"], held_out: Sequence[str]) -> Iterator[None]:
-    """Within, TVM's module works as the text above says."""
+def repaired(module: Any, scale: Float32[np.ndarray, "features"] | None, held_out: Sequence[str]) -> Iterator[None]:
+    """Within, TVM's module works as the text above says; without a `scale` rows are divided as TVM does it."""
     torch, schedules = module.torch, module.torch.optim.lr_scheduler
     step_schedule = schedules.StepLR
     talker = logging.getLogger(LOGGER)
@@ -170,6 +173,8 @@ def _repaired(module: Any, scale: Float32[np.ndarray, "features"], held_out: Seq
             (module, "random"): SimpleNamespace(sample=lambda keys, k: list(held_out)),
             (module, "tempfile"): SimpleNamespace(NamedTemporaryFile=lambda: weights),
         }
+        if scale is None:
+            del replaced[module, "SegmentDataLoader"]
         before = {place: getattr(*place) for place in replaced}
         try:
             talker.setLevel(logging.WARNING)
