@@ -235,9 +235,7 @@ def test_a_network_that_is_wrong_is_not_written(saved: SavedNetwork, target: dic
         arrays: dict[str, Any] = dict(stored)
     arrays["output_1"][0, 3] += 10.0
     np.savez(tmp_path / "saved" / EXAMPLE_FILE, **arrays)
-    with pytest.raises(
-        MeasurementError, match=r"network mine: .*; output 1|network mine: .*output 1 \(float32\)"
-    ) as error:
+    with pytest.raises(MeasurementError, match=r"^network mine: .*output 1 \(float32\)") as error:
         deploy(read_network(tmp_path / "saved"), {}, target, tmp_path / "deployed")
     assert "largest difference" in str(error.value)
     assert "at [0, 3], tolerance 0.001" in str(error.value)
@@ -279,6 +277,7 @@ def test_fusion_of_a_saved_network_can_be_applied(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # TorchInductor and a C++ compiler
 def test_latencies_beside_untuned_tvm_and_torch(
     saved: SavedNetwork, deployed: Deployment, target: dict[str, Any]
 ) -> None:
