@@ -199,8 +199,13 @@ def disagreement(programs: Sequence[TimedProgram]) -> float:
     Far from 1 while other processes take the timed core from the programs: a long repeat is interrupted, while the
     short reference kernel still finds an undisturbed moment and says that all is well. Such times are no labels.
     """
-    factors = [_apart(_fastest(program.repeats)) for program in programs if len(program.repeats) >= AGREEING]
+    factors = [fastest_apart(program.repeats) for program in programs if len(program.repeats) >= AGREEING]
     return float(np.median(factors)) if factors else 1.0
+
+
+def fastest_apart(repeats: Sequence[TimedRepeat]) -> float:
+    """By what factor the `AGREEING` fastest repeats of one program are apart; there is one at least."""
+    return _apart(_fastest(repeats))
 
 
 def _fastest(repeats: Sequence[TimedRepeat]) -> list[TimedRepeat]:

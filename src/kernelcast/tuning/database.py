@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from kernelcast.errors import MalformedDataError
 from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS
 from kernelcast.files import storage_errors
@@ -54,21 +56,26 @@ class TuningDatabase:
                 "run the same command again: they are made anew of what was measured"
             ) from error
         self._target = make_target(target)
+        self._line = {one.key: line for line, one in enumerate(workloads)}
+        self._known = {_known_by(*orjson.loads(line)) for _, line in numbered_lines(self._files[1])}
         self.sync()
 
-    @property
-    def records(self) -> int:
-        """Records on the disk."""
-        return sum(1 for _ in numbered_lines(self._files[1]))
+    def add(self, workload: Workload, trace: str, run_seconds: float, schedule: Any = None) -> None:
+        """Adds a measured program, unless it is there.
 
-    def add(self, workload: Workload, trace: str, run_seconds: float) -> None:
-        """Adds a measured program."""
-        self.add_schedule(workload, replayed_schedule(workload, trace), run_seconds)
-
-    def add_schedule(self, workload: Workload, schedule: Any, run_seconds: float) -> None:
-        """Adds a measured program, given as TVM's schedule."""
+        Args:
+            workload: what it computes.
+            trace: the schedule trace as JSON.
+            run_seconds: its label.
+            schedule: TVM's object of it; None to make it of the trace.
+        """
         from tvm.s_tir import meta_schedule
 
+        known_by = _known_by(self._line[workload.key], [orjson.loads(trace)])
+        if known_by in self._known:
+            return
+        self._known.add(known_by)
+        schedule = replayed_schedule(workload, trace) if schedule is None else schedule
         arguments = meta_schedule.arg_info.ArgInfo.from_entry_func(schedule.mod, remove_preproc=True)
         entry = self._entries[workload.key]
         record = meta_schedule.database.TuningRecord(schedule.trace, entry, [run_seconds], self._target, arguments)
@@ -79,3 +86,14 @@ class TuningDatabase:
         for path in self._files:
             with storage_errors(path), path.open("rb") as stream:
                 os.fsync(stream.fileno())
+
+
+def _known_by(line: int, record: Sequence[Any]) -> tuple[int, bytes]:
+    """What tells a record from the others: its workload and its trace, but for how TVM writes it.
+
+    In a database truth values are numbers, and the maps that change layouts have white space.
+    """
+    trace = orjson.dumps(record[0])
+    for written, plain in ((b"true", b"1"), (b"false", b"0"), (b"\\n", b""), (b" ", b"")):
+        trace = trace.replace(written, plain)
+    return line, trace

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kernelcast.errors import MeasurementError, StorageError
 from kernelcast.files import storage_errors
 from kernelcast.measurement.devices import Runner
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.tuning.building import handed_program, handing_builder
 from kernelcast.tuning.measuring import Bench, Measured, open_bench
-from kernelcast.tvm_compat import load_tvm, prepare_for
+from kernelcast.tvm_compat import keep_exceptions, load_tvm, prepare_for
 
 
 @contextmanager
@@ -66,6 +67,7 @@ def timing_runner(bench: Bench) -> Any:
     Where the first programs of a search have all failed, its batch raises a `MeasurementError` that says why.
     """
     load_tvm()
+    keep_exceptions(KeyboardInterrupt, MeasurementError, StorageError)
     from tvm.ir.utils import derived_object
     from tvm.s_tir.meta_schedule.runner import PyRunner, RunnerFuture, RunnerResult
 

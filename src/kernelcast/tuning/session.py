@@ -240,10 +240,10 @@ class _Tuning:
                 self._measure(number, bench, database, None)
 
     def _complete(self, database: TuningDatabase) -> None:
-        """Adds what a killed call had measured and not yet written into the database; they are in one order."""
-        measured = [(one.workload_key, *pair) for one in self._rounds.rounds for pair in one.measured]
-        for key, program, seconds in measured[database.records :]:
-            database.add(self._tasks[key].workload, program.trace, seconds)
+        """Adds what a killed call had measured and not yet written into the database."""
+        for one in self._rounds.rounds:
+            for program, seconds in one.measured:
+                database.add(self._tasks[one.workload_key].workload, program.trace, seconds)
         database.sync()
 
     def _next(self) -> str | None:
@@ -294,8 +294,8 @@ class _Tuning:
         else:
             pairs = zip(proposals, results, strict=True)
             measured = [proposal.measure_candidate for proposal, result in pairs if result.run_seconds is not None]
-        for candidate, (_, seconds) in zip(measured, one.measured, strict=True):
-            database.add_schedule(task.workload, candidate.sch, seconds)
+        for candidate, (program, seconds) in zip(measured, one.measured, strict=True):
+            database.add(task.workload, program.trace, seconds, candidate.sch)
         database.sync()
         if self._model is not None and measured:
             self._learn(one.workload_key, database, measured, [seconds for _, seconds in one.measured])

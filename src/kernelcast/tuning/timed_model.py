@@ -26,7 +26,7 @@ class TimedModel:
     """
 
     def __init__(self, wrapped: Any) -> None:
-        # what is written in Python is asked directly: on a way through C++ an interrupt becomes a RuntimeError
+        # what is written in Python is asked directly: on a way through C++ its errors become RuntimeErrors
         self._wrapped = getattr(wrapped, "_inst", wrapped)
         self._scores: dict[int, float] = {}
         self.seconds = 0.0

@@ -4,6 +4,7 @@ Everything here loads TVM on first use, so importing this package costs nothing.
 """
 
 from kernelcast.tvm_compat.cuda import GpuDescription, describe_gpu
+from kernelcast.tvm_compat.exceptions import keep_exceptions
 from kernelcast.tvm_compat.loading import (
     INTRINSICS,
     INTRINSICS_OF_MACHINE,
@@ -52,6 +53,7 @@ __all__ = [
     "describe_gpu",
     "device_of",
     "is_of_this_machine",
+    "keep_exceptions",
     "load_intrinsics",
     "load_tvm",
     "make_target",
