@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from kernelcast.networks import catalogue
+from kernelcast.networks.architectures import make_network
 from kernelcast.networks.fusing import FusionGroup, calls_of, fused_module, fusion_groups, kernel_key
 from kernelcast.networks.kernels import ANY_TARGET, network_module
 from kernelcast.tvm_compat import load_tvm, make_target
@@ -50,6 +52,10 @@ def names_by_key(module: Any) -> dict[str, str]:
     return {kernel_key(module[variable]): variable.name_hint for variable in calls_of(module["main"])}
 
 
+def kernels_of(module: Any) -> list[Any]:
+    return [module[variable] for variable in calls_of(module["main"])]
+
+
 def test_groups_are_what_the_fused_network_runs_and_hold_what_the_unfused_one_runs(
     unfused: Any, groups: list[FusionGroup]
 ) -> None:
@@ -84,3 +90,35 @@ def test_a_group_that_stays_apart_leaves_the_others_and_the_result_as_they_were(
     (output,) = machine["main"](tvm.runtime.tensor(EXAMPLE.numpy()))
     with torch.no_grad():
         np.testing.assert_allclose(output.numpy(), network(EXAMPLE).numpy(), rtol=1e-5, atol=1e-6)
+
+
+SMALL: dict[str, dict[str, int]] = {
+    "resnet18": {"image": 64},
+    "mobilenet_v2": {"image": 64},
+    "dcgan": {"features": 8},
+    "lstm": {"tokens": 2, "hidden": 32, "vocabulary": 100},
+    "bert": {"tokens": 16, "layers": 1, "hidden": 64, "heads": 2, "vocabulary": 100},
+    "vit": {"image": 64, "layers": 1, "hidden": 48},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", sorted(SMALL))
+def test_every_network_computes_the_same_with_every_other_group_apart(architecture: str) -> None:
+    request = getattr(catalogue, architecture)(architecture, **SMALL[architecture])
+    network, example = make_network(**request.arguments)
+    unfused = network_module(architecture, network, example, {}, fused=False)
+    groups = fusion_groups(unfused)
+    run_fused = {kernel_key(function) for function in kernels_of(fused_module(unfused))}
+    run_apart = {kernel_key(function) for function in kernels_of(unfused)}
+    assert groups
+    assert {group.fused for group in groups} <= run_fused
+    assert {key for group in groups for key in group.members} <= run_apart
+    apart = {group.fused for group in groups[::2]}
+    module = fused_module(unfused, apart)
+    assert not apart & {kernel_key(function) for function in kernels_of(module)}
+    tvm = load_tvm()
+    machine = tvm.relax.VirtualMachine(tvm.compile(module, target=make_target(ANY_TARGET)), tvm.cpu())
+    output = machine["main"](*[tvm.runtime.tensor(value.numpy()) for value in example])
+    with torch.no_grad():
+        np.testing.assert_allclose(output[0].numpy(), network(*example).numpy(), rtol=1e-4, atol=1e-4)
