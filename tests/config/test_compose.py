@@ -36,7 +36,7 @@ def groups_of(root: str) -> dict[str, str]:
 
 
 def options() -> list[tuple[str, str, str]]:
-    """Every (group, option) there is with a root that composes it, and each root with its defaults, as (root, "", "")."""
+    """Every (group, option) with a root that composes it, and each root with its defaults as (root, "", "")."""
     roots: dict[tuple[str, str], str] = {}
     for root in SCHEMAS:
         for group, default in groups_of(root).items():
