@@ -17,6 +17,7 @@ from kernelcast.graphs.dataset.building import built_store
 from kernelcast.graphs.dataset.labels import Labelling
 from kernelcast.graphs.dataset.selection import Choice, Folder
 from kernelcast.graphs.options import ViewOptions
+from kernelcast.machine import Host
 from kernelcast.measurement.sampling import Candidate, sample_candidates
 from kernelcast.records import (
     MEASUREMENTS_VERSION,
@@ -55,6 +56,7 @@ class GraphSuite:
         self.directory = directory
         self.quick = quick
         self.target: dict[str, Any] = resolve_target({"kind": "llvm"})
+        self.host: Host | None = None
         register_schemas()
         with initialize_config_dir(str(Path(project_root()) / "conf"), version_base="1.3"):
             self.config = compose("graphs")
@@ -92,7 +94,7 @@ class GraphSuite:
             for number, candidate in enumerate(one.candidates)
         ]
         folder.mkdir(parents=True)
-        campaign = Campaign(MEASUREMENTS_VERSION, self.target, None, tvm_versions(), {}, SEED)
+        campaign = Campaign(MEASUREMENTS_VERSION, self.target, self.host, tvm_versions(), {}, SEED)
         write_campaign(folder, campaign, {one.workload.key: one.workload for one in drawn})
         write_measurements(folder, measurement_table(rows))
 

@@ -35,11 +35,13 @@ class Reading:
     """How candidates are read.
 
     Attributes:
-        options: which views are wanted, and how they are built.
+        views: names of those that are wanted; may be none.
+        options: how they are built.
         cache_bytes: the cache of one core of the machine that measures.
         target: what the candidates are for.
     """
 
+    views: tuple[str, ...]
     options: ViewOptions
     cache_bytes: int
     target: Mapping[str, Any]
@@ -97,7 +99,7 @@ def read_candidates(schedules: Sequence[Any], reading: Reading) -> Read:
 
 
 def _views(schedules: Sequence[Any], reading: Reading) -> dict[str, View]:
-    wanted = reading.options.views
+    wanted = reading.views
     views: dict[str, View] = {}
     extracted = tuple(name for name in EXTRACTED if name in wanted)
     if extracted:

@@ -136,7 +136,7 @@ class Refit:
     """
 
     least_trials: int = 8
-    most_trials: int = 512
+    most_trials: int = 256
     needs_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -136,7 +136,8 @@ class TrainedModel:
         views = dict.fromkeys([*known.views, *(["features"] if with_rows else [])])
         machine = stored.machine
         reading = Reading(
-            replace(known.options, views=tuple(views)) if views else known.options,
+            tuple(views),
+            known.options,
             ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes,
             entries,
         )

@@ -11,7 +11,7 @@ from kernelcast.errors import ConfigError
 from kernelcast.tuning.learning import Frozen, Refit, Trials, Unchanged, joined
 from kernelcast.tuning.scores import as_scores, fastest_of
 
-FEATURES = 30
+FEATURES = 12
 RESIDUAL = 0.3
 
 
@@ -38,7 +38,7 @@ def test_it_learns_what_the_model_misses_in_whatever_unit_the_model_predicts(uni
     trials = made_up(464, 0, missed=0.6, unit=unit)
     seen, new = part(trials, slice(64)), part(trials, slice(64, None))
     learned = Refit().learn(seen, unit, RESIDUAL).apply(new.predicted, new.rows)
-    assert agreement(new.predicted, new) < 0.7
+    assert agreement(new.predicted, new) < 0.8
     assert agreement(learned, new) > agreement(new.predicted, new) + 0.08
     # in ln(seconds)
     assert np.mean((learned - new.log_seconds) ** 2) < 0.5 * new.log_seconds.var()

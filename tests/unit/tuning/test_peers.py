@@ -60,9 +60,6 @@ def test_equal_seeds_give_equal_scores_whatever_else_draws(name: str, context: A
     random.random()
     np.testing.assert_array_equal(second.predict(context, candidates[:8]), scores)
     assert not np.array_equal(third.predict(context, candidates[:8]), scores)
-    assert first.score_of(candidates[3]) == scores[3]
-    assert first.score_of(candidates[9]) is None
-    assert first.seconds > 0
 
 
 @pytest.mark.parametrize("name", ["tvm_xgb", "tvm_mlp"])
