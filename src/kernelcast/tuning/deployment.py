@@ -90,7 +90,7 @@ def deploy(
         "schedules": [dataclasses.asdict(schedules[key]) for key in sorted(schedules)],
     }
     deployment = _compile(saved, target, folder, job, timeout_seconds)
-    if deployment.not_tuned:
+    if schedules and deployment.not_tuned:
         logger.warning(
             "%s: %d of %d kernels have no tuned schedule and run with TVM's default: %s",
             saved.name,

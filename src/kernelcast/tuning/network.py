@@ -11,10 +11,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from kernelcast.networks.fusing import is_view
 from kernelcast.networks.saved import SavedNetwork
 from kernelcast.tuning.deployment import Deployment, deploy, deploy_stock
 from kernelcast.tuning.latency import Latency, LatencySettings, library_contender, time_networks, torch_contenders
 from kernelcast.tuning.tasks import Task
+from kernelcast.tvm_compat import parse_module
 
 STOCK = "TVM, tvm.compile alone"
 """What a user gets who asks TVM for nothing more: no operator is fused, none is scheduled."""
@@ -24,8 +26,15 @@ FUSED = "TVM, fused, not tuned"
 
 
 def network_tasks(saved: SavedNetwork) -> list[Task]:
-    """The kernels of a network with how often it runs each, in the order in which it first does."""
-    return [Task(workload, workload.networks[saved.request.label]) for workload in saved.workloads]
+    """The kernels of a network with how often it runs each, in the order in which it first does.
+
+    Those that only give a tensor another shape are left out: the compiled network has a view in their place.
+    """
+    return [
+        Task(workload, workload.networks[saved.name])
+        for workload in saved.workloads
+        if not is_view(parse_module(workload.module)["main"])
+    ]
 
 
 def network_latencies(

@@ -1,9 +1,10 @@
-"""The schedules that a tuning ended with: one a workload, read from a MetaSchedule database."""
+"""The schedules that a tuning ended with, one a workload: its winners, or the best of a MetaSchedule database."""
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOAD
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.exchange.times import FAILURES_FROM_SECONDS
 from kernelcast.records import Workload
+from kernelcast.tuning.winners import Winner
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,14 @@ class ChosenSchedule:
     workload: Workload
     trace: str
     run_seconds: float
+
+
+def winning_schedules(winners: Iterable[Winner]) -> dict[str, ChosenSchedule]:
+    """The schedules of winners, by the key of the workload."""
+    return {
+        winner.task.workload.key: ChosenSchedule(winner.task.workload, winner.trace, winner.run_seconds)
+        for winner in winners
+    }
 
 
 def best_schedules(database: Path, target: dict[str, Any]) -> dict[str, ChosenSchedule]:

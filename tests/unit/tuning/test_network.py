@@ -26,7 +26,9 @@ from kernelcast.tuning.fusion_table import fusion_json, fusion_tables
 from kernelcast.tuning.latency import Contender, LatencySettings, library_contender, time_networks
 from kernelcast.tuning.network import FUSED, STOCK, latencies_json, latency_table, network_latencies, network_tasks
 from kernelcast.tuning.output_check import check_outputs
-from kernelcast.tuning.schedules import ChosenSchedule, best_schedules
+from kernelcast.tuning.schedules import ChosenSchedule, best_schedules, winning_schedules
+from kernelcast.tuning.tasks import Task
+from kernelcast.tuning.winners import Winner
 from kernelcast.tvm_compat import resolve_target
 
 NETWORK = """
@@ -65,10 +67,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> SavedNetwork:
 @pytest.fixture(scope="module")
 def schedules(saved: SavedNetwork, target: dict[str, Any]) -> dict[str, ChosenSchedule]:
     """A random schedule for each kernel but the last."""
-    return {
-        workload.key: ChosenSchedule(workload, sample_candidates(workload, target, 1, seed=0)[0].trace, SECONDS)
-        for workload in saved.workloads[:-1]
-    }
+    winners = []
+    for workload in saved.workloads[:-1]:
+        (drawn,) = sample_candidates(workload, target, 1, seed=0)
+        task = Task(workload, workload.networks["mine"])
+        winners.append(Winner(task, drawn.program_key, drawn.trace, SECONDS, SECONDS, True, None, 0.0))
+    return winning_schedules(winners)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,7 @@ def test_a_saved_network_has_the_workloads_of_its_extraction_and_torchs_outputs(
     extracted, _ = workloads_of(saved.request)
     assert list(saved.workloads) == extracted
     assert [(task.workload.key, task.weight) for task in network_tasks(saved)] == [
-        (workload.key, workload.networks["mine"]) for workload in extracted
+        (workload.key, workload.networks["mine"]) for workload in extracted if workload.kind != "reshape"
     ]
     assert [(tensor.shape, tensor.dtype) for tensor in saved.inputs] == [((1, 3, 16, 16), "float32"), ((5,), "float32")]
     inputs, outputs = saved.example()
@@ -100,9 +104,10 @@ def test_a_deployed_network_uses_the_schedules_and_computes_what_torch_does(
 ) -> None:
     assert read_deployment(deployed.folder) == deployed
     # what only changes a shape is a view in the compiled network, and every other kernel is one of the tasks
-    views = {workload.key for workload in saved.workloads if workload.kind == "reshape"}
+    tasks = {task.workload.key for task in network_tasks(saved)}
+    views = {workload.key for workload in saved.workloads} - tasks
     assert views
-    assert set(deployed.kernels.values()) == {workload.key for workload in saved.workloads} - views
+    assert set(deployed.kernels.values()) == tasks
     assert {deployed.kernels[name] for name in deployed.tuned} == schedules.keys() - views
     assert [deployed.kernels[name] for name in deployed.not_tuned] == [saved.workloads[-1].key]
     assert [check.equal for check in deployed.checks] == [True, True]
