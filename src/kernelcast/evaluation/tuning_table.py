@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelcast.evaluation.bootstrap import Estimate
-from kernelcast.evaluation.table import ABSENT, interval, percentage, short, write_csv
-from kernelcast.evaluation.tuning_comparison import MethodResult, TuningComparison
+from kernelcast.evaluation.table import ABSENT, percentage, short, write_csv
+from kernelcast.evaluation.tuning_comparison import TuningComparison
 from kernelcast.evaluation.tuning_curves import Tunings
 
 COMPARISON_FILE = "comparison.csv"
@@ -111,29 +111,21 @@ def comparison_table(comparison: TuningComparison) -> Table:
         pad_edge=False,
     )
     table.add_column("method", overflow="fold", min_width=10)
-    heads = ["area [interval]", "speed at the end"]
     reached = comparison.reference_trials is not None
-    if reached:
-        heads += ["trials to reach", "reached", "wall ratio"]
-    for head in (*heads, "wall", "model"):
+    for head in ("area", "end", *(("to reach", "reached", "ratio") if reached else ()), "wall", "model"):
         table.add_column(head, justify="right", no_wrap=True)
     for result in sorted(comparison.methods, key=lambda result: -result.area.value):
-        cells = [interval(result.area), f"{result.final_speed.value:.3f}"]
-        if reached:
-            cells += _reach_cells(result, comparison)
+        area = result.area
+        cells = [f"{area.value:.2f} [{area.low:.2f}, {area.high:.2f}]", f"{result.final_speed.value:.2f}"]
+        if result.reach is not None:
+            ratio = result.reach.ratio.value
+            cells += [
+                _trials_text(result.reach.trials, comparison.budget),
+                f"{result.reach.share.value:.0%}",
+                ABSENT if np.isinf(ratio) else f"{ratio:.2f}",
+            ]
         table.add_row(Text(result.method), *cells, f"{short(result.seconds)} s", percentage(result.model_share))
     return table
-
-
-def _reach_cells(result: MethodResult, comparison: TuningComparison) -> list[str]:
-    reach = result.reach
-    if reach is None:
-        return [ABSENT] * 3
-    return [
-        _trials_text(reach.trials, comparison.budget),
-        percentage(reach.share.value),
-        ABSENT if np.isinf(reach.ratio.value) else f"{reach.ratio.value:.2f}",
-    ]
 
 
 def _trials_text(estimate: Estimate, budget: int) -> str:
@@ -151,13 +143,15 @@ def caption(comparison: TuningComparison) -> str:
     counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
     text = (
         f"{workloads} workload{'s' * (workloads != 1)}, {counted} seed{'s' * (seeds[-1] != 1)} a method, at most "
-        f"{comparison.budget} trials. Speed: best time known over best time so far; area: its mean over the trials. "
+        f"{comparison.budget} trials. area: mean over the trials of the best time known over the best so far, and end: "
+        f"the same after the last one; wall: seconds of a tuning, model: their share inside the cost model. "
         f"{comparison.confidence:.0%} bootstrap intervals over workloads and seeds."
     )
     if comparison.reference_trials is not None:
         text += (
-            f" To reach: the best of {comparison.reference} at the end of its {comparison.reference_trials} trials, "
-            "medians (Kaplan-Meier); wall ratio: seconds until then over those of its whole tuning, model included."
+            f" to reach: trials to the best of {comparison.reference} at the end of its {comparison.reference_trials}, "
+            "median (Kaplan-Meier); reached: share of the tunings that get there; ratio: wall time until then, model "
+            f"included, over that of a whole tuning by {comparison.reference}."
         )
     if comparison.left_out:
         text += f" Left out, not tuned by every method and seed: {', '.join(comparison.left_out)}."

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def replay_all(
     spaces: Sequence[MeasuredSpace],
     guides: Mapping[str, MakeGuide],
     settings: ReplaySettings,
-    seeds: Iterable[int],
+    seeds: Sequence[int],
 ) -> pa.Table:
     """Every method on every space with every seed.
 
