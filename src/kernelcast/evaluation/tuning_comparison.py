@@ -5,8 +5,9 @@ Intervals draw the subjects (workloads, or networks) again, the same for every m
 
 A tuning that ended before it reached the target says only that it needs more than it had: it is censored, and medians
 are those of Kaplan and Meier (Nonparametric estimation from incomplete observations, Journal of the American
-Statistical Association 53, 1958). Where fewer than half of the tunings reach the target there is no median, and it is
-given as infinite.
+Statistical Association 53, 1958). Where too few of the tunings reach the target there is no median, and it is given as
+infinite: of trials where fewer than half do, all budgets being equal; wall times end at different times, and a median
+can lie behind the end of some. The share that reaches the target stands beside each.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ReachFigures:
     """The same as figures, each with its interval.
 
     Attributes:
-        trials: median; infinite where fewer than half of the tunings reach it.
+        trials: median; infinite where too few of the tunings reach it.
         seconds: median of the wall time, likewise.
         ratio: median of the wall time over that of the reference's whole tuning, likewise.
         share: of the tunings that reach it.

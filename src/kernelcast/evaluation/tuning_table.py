@@ -36,7 +36,7 @@ def write_comparison(directory: Path, tunings: Tunings, comparison: TuningCompar
 
 
 def comparison_rows(comparison: TuningComparison) -> list[dict[str, Any]]:
-    """One row a method; `inf` where fewer than half of its tunings reach the reference, empty without a reference."""
+    """One row a method; `inf` where too few of its tunings reach the reference, empty without a reference."""
     rows = []
     for result in comparison.methods:
         row: dict[str, Any] = {
