@@ -20,7 +20,7 @@ from jaxtyping import Float64
 
 from kernelcast.errors import KernelcastError, MalformedDataError
 from kernelcast.files import atomic_directory, read_json, unreadable, write_json
-from kernelcast.tuning.draft_verify import DraftThenVerify
+from kernelcast.tuning.draft_verify import BETTER_FOLDER, DRAFT_FOLDER, DraftThenVerify
 from kernelcast.tuning.learning import Correction, Frozen, Learning, Trials, Unchanged, joined
 from kernelcast.tuning.scores import as_scores, fastest_of
 from kernelcast.tuning.trained import Judge, TrainedModel
@@ -47,7 +47,7 @@ def load_cost_model(
         folder: what the stage `train` wrote, or what `save` of such a cost model did, with all it had learned.
         learning: how it goes on learning from trials; by default it stays as it is.
         draft: the folder of a cheaper model, which ranks all candidates, so that this one looks at the best of them
-            alone; not for what `save` wrote, which has its own.
+            alone; what `save` wrote has its own.
         verify_share: how many these are, as a share of all.
         any_target: whether it may be used for targets that it was not trained for.
 
@@ -57,7 +57,11 @@ def load_cost_model(
     """
     directory = Path(folder)
     saved = (directory / LEARNING_FILE).is_file()
-    judge: Judge = TrainedModel.load(directory, any_target)
+    if saved and (directory / DRAFT_FOLDER).is_dir():
+        draft, better = directory / DRAFT_FOLDER, directory / BETTER_FOLDER
+    else:
+        better = directory
+    judge: Judge = TrainedModel.load(better, any_target)
     if draft is not None:
         judge = DraftThenVerify(TrainedModel.load(draft, any_target), judge, verify_share)
     model = tvm_cost_model(judge, learning)

@@ -18,7 +18,9 @@ from omegaconf import OmegaConf, open_dict
 
 from kernelcast.errors import ConfigError
 from kernelcast.files import only_process, read_json
+from kernelcast.graphs.dataset.store import read_description, read_programs
 from kernelcast.graphs.splits import read_split, read_split_hash
+from kernelcast.models.trained_on import TrainedOn
 from kernelcast.stages import train as stage
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.workspace import FOLDER, RESUMED_TAG
@@ -63,6 +65,13 @@ def test_a_run_keeps_the_split_that_it_learned_from(trained_folder, tmp_path: Pa
     }
     assert described["made_by"] == {"seed": 0}
     assert np.flatnonzero(np.load(kept / "workload.npy")["part"] == 2).tolist() == test.tolist()
+    # what a tuner must know to show the model new programs
+    trained_on = TrainedOn.read(root / "trained/model")
+    assert trained_on.feature_version == read_programs(graphs).feature_version
+    assert (trained_on.targets, trained_on.options) == (
+        read_description(graphs).targets,
+        read_description(graphs).options,
+    )
 
     # case TEN-04: the split of a run is there for another one, whatever became of that of the graphs
     shutil.rmtree(graphs / "splits")

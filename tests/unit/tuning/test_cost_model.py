@@ -286,17 +286,21 @@ def test_tvm_14_a_saved_model_that_is_loaded_is_used_with_what_it_learned(
 
 
 def test_the_better_model_looks_at_the_best_of_the_draft_alone(
-    trained: Path, matmul: Workload, target: dict[str, Any], candidates: list[Any]
+    trained: Path, matmul: Workload, target: dict[str, Any], candidates: list[Any], tmp_path: Path
 ) -> None:
     context = context_of(matmul, target)
     draft, better = (TrainedModel.load(trained / name) for name in ("analytical", "lightgbm"))
     by_draft, by_better = (tvm_cost_model(each).predict(context, candidates) for each in (draft, better))
-    scores = tvm_cost_model(DraftThenVerify(draft, better, 0.25)).predict(context, candidates)
+    both = tvm_cost_model(DraftThenVerify(draft, better, 0.25))
+    scores = both.predict(context, candidates)
     first = np.argsort(-by_draft, kind="stable")[:4]
     rest = np.setdiff1d(np.arange(len(candidates)), first)
     np.testing.assert_allclose(scores[first], by_better[first] / by_better[first].max())
     assert scores[rest].max() <= scores[first].min()
     np.testing.assert_array_equal(np.argsort(-scores[rest], kind="stable"), np.argsort(-by_draft[rest], kind="stable"))
+    both.save(str(tmp_path / "saved"))
+    again = load_cost_model(tmp_path / "saved", verify_share=0.25)
+    np.testing.assert_array_equal(again.predict(context, candidates), scores)
     whole = tvm_cost_model(DraftThenVerify(draft, better, 1.0)).predict(context, candidates)
     np.testing.assert_allclose(whole, by_better)
     with pytest.raises(ConfigError, match="verify_share=0"):
