@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import plotly.graph_objects as go
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from kernelcast.evaluation.interactive import decades, dressed
 from kernelcast.evaluation.palette import style
@@ -43,6 +44,11 @@ def tuning_figure(tunings: Tunings, subjects: Sequence[str] | None = None, title
             axes.step(band.x, band.median, where="post", color=colour, label=method, linewidth=1.8)
             axes.fill_between(band.x, band.low, band.high, step="post", color=colour, alpha=BAND_OPACITY, linewidth=0)
         axes.set(xlabel=label, xscale="log" if against == "seconds" else "linear")
+        if against == "seconds":
+            # tunings seldom span more than two decades, and ten labels a decade overlap
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
         axes.grid(color="#e5e5e5", linewidth=0.6)
         axes.set_axisbelow(True)
     panels[0].set(ylabel=SPEED)
