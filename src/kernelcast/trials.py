@@ -75,3 +75,8 @@ def read_trials(path: Path) -> pa.Table:
     if not table.schema.equals(TRIALS_SCHEMA):
         raise MalformedDataError(f"{path} has other columns than expected; move it away and tune again")
     return table
+
+
+def finished_tunings(folder: Path) -> list[Path]:
+    """The tables of the finished tunings in a folder of them, `NAME/METHOD@SEED` each, in order."""
+    return sorted(folder.glob(f"*/*@*/{TRIALS_FILE}"))

@@ -18,11 +18,17 @@ from plotly.offline import get_plotlyjs
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.evaluation import campaign, interactive, standings, table
+from kernelcast.evaluation.bootstrap import Bootstrap
 from kernelcast.evaluation.machine import MachineState, machine_states, state_sentence
 from kernelcast.evaluation.noise import Source
 from kernelcast.evaluation.predictions import predictions_of
 from kernelcast.evaluation.results import CEILINGS, Results, Role, SplitResult
+from kernelcast.evaluation.standings import Board
 from kernelcast.evaluation.summary import METRICS
+from kernelcast.evaluation.tuning_comparison import compare_tunings
+from kernelcast.evaluation.tuning_curves import Tunings
+from kernelcast.evaluation.tuning_plots import tuning_charts
+from kernelcast.evaluation.tuning_table import tuning_board
 from kernelcast.files import read_text
 from kernelcast.records import Measurements
 
@@ -62,7 +68,13 @@ class Chart:
         return [json.loads(figure.to_json()) for options in self.groups.values() for _, figure in options]
 
 
-def render_report(measurements: Measurements, results: Results, predictions: pa.Table, curves: Curves) -> str:
+def render_report(
+    measurements: Measurements,
+    results: Results,
+    predictions: pa.Table,
+    curves: Curves,
+    tunings: Tunings | None = None,
+) -> str:
     """The whole page as HTML.
 
     Args:
@@ -70,6 +82,7 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
         results: what `evaluate` found.
         predictions: of every model, columns of `PREDICTION_SCHEMA`.
         curves: learning curves by split and folder of the model.
+        tunings: that were finished; None where there is none.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -100,6 +113,7 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
         boards=standings.boards(results),
         verdicts=[verdict(result) for result in results.splits],
         caveats=[caveat(result) for result in results.splits],
+        tuning=None if tunings is None else comparison_board(tunings, results),
         charts={
             chart.name: chart
             for chart in (
@@ -109,6 +123,7 @@ def render_report(measurements: Measurements, results: Results, predictions: pa.
                 learning_plots(first_seeds(curves, results)),
                 *([state_plot(states), speeds_plot(states)] if states else []),
                 *([spread_plot(spread)] if spread else []),
+                *([tuning_plots(tunings)] if tunings else []),
             )
         },
     )
@@ -215,6 +230,22 @@ def spread_plot(spread: campaign.Spread) -> Chart:
         f"{spread.median:.2f}, 90th percentile {spread.p90:.2f}.",
         {"": [("", interactive.spread_chart(spread.spread, spread.limit))]},
     )
+
+
+def tuning_plots(tunings: Tunings) -> Chart:
+    """The curves of all methods of tuning, of all workloads together or of one."""
+    return Chart(
+        "tuning",
+        "Curve",
+        "The best time that any tuning found over the best so far of each method: 1 is the best known. The line is the "
+        "median, the band the quartiles of the seeds.",
+        tuning_charts(tunings),
+    )
+
+
+def comparison_board(tunings: Tunings, results: Results) -> Board:
+    """The methods of tuning side by side, with intervals as the leaderboard has them."""
+    return tuning_board(compare_tunings(tunings, Bootstrap(results.bootstrap_samples, results.confidence, 0)))
 
 
 def ceiling_note(results: Results) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelcast.evaluation.bootstrap import Estimate
+from kernelcast.evaluation.standings import Board
 from kernelcast.evaluation.table import ABSENT, percentage, short, write_csv
 from kernelcast.evaluation.tuning_comparison import TuningComparison
 from kernelcast.evaluation.tuning_curves import Tunings
@@ -110,13 +111,32 @@ def comparison_table(comparison: TuningComparison) -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    table.add_column("method", overflow="fold", min_width=10)
+    headings, rows = _cells(comparison)
+    table.add_column(headings[0], overflow="fold", min_width=10)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for method, *cells in rows:
+        table.add_row(Text(method), *cells)
+    return table
+
+
+def tuning_board(comparison: TuningComparison) -> Board:
+    """The same for the report."""
+    headings, rows = _cells(comparison)
+    return Board("tunings compared", caption(comparison), headings, [("", cells) for cells in rows])
+
+
+def _cells(comparison: TuningComparison) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows, the largest area under the curve first."""
     reached = comparison.reference_trials is not None
-    for head in ("area", "end", *(("to reach", "reached", "ratio") if reached else ()), "wall", "model"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for result in sorted(comparison.methods, key=lambda result: -result.area.value):
         area = result.area
-        cells = [f"{area.value:.2f} [{area.low:.2f}, {area.high:.2f}]", f"{result.final_speed.value:.2f}"]
+        cells = [
+            result.method,
+            f"{area.value:.2f} [{area.low:.2f}, {area.high:.2f}]",
+            f"{result.final_speed.value:.2f}",
+        ]
         if result.reach is not None:
             ratio = result.reach.ratio.value
             cells += [
@@ -124,8 +144,8 @@ def comparison_table(comparison: TuningComparison) -> Table:
                 f"{result.reach.share.value:.0%}",
                 ABSENT if np.isinf(ratio) else f"{ratio:.2f}",
             ]
-        table.add_row(Text(result.method), *cells, f"{short(result.seconds)} s", percentage(result.model_share))
-    return table
+        rows.append([*cells, f"{short(result.seconds)} s", percentage(result.model_share)])
+    return ["method", "area", "end", *(("to reach", "reached", "ratio") if reached else ()), "wall", "model"], rows
 
 
 def _trials_text(estimate: Estimate, budget: int) -> str:

@@ -59,9 +59,9 @@ def _trials(folder: Path, only: Sequence[str]) -> pa.Table:
     """The rows of all finished tunings."""
     import pyarrow as pa
 
-    from kernelcast.trials import TRIALS_FILE, read_trials
+    from kernelcast.trials import finished_tunings, read_trials
 
-    paths = sorted(folder.glob(f"*/*/{TRIALS_FILE}"))
+    paths = finished_tunings(folder)
     if only:
         known = {path.parent.parent.name for path in paths}
         if unknown := [name for name in only if name not in known]:

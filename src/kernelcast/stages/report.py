@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
 from kernelcast.files import atomic_file
+
+if TYPE_CHECKING:
+    from kernelcast.evaluation.tuning_curves import Tunings
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +20,7 @@ REPORT_FILE = "index.html"
 
 
 def report(config: DictConfig) -> None:
-    """Writes `index.html` to `paths.report` from the measurements and from what `evaluate` found.
+    """Writes `index.html` to `paths.report` from the measurements, what `evaluate` found and any tunings.
 
     Raises:
         MissingInputError: `measure` or `evaluate` has not run.
@@ -33,7 +37,8 @@ def report(config: DictConfig) -> None:
     results = read_results(evaluation)
     with tracked_run(config, "report", "report") as run:
         measurements = read_measurements(Path(config.paths.measurements))
-        page = render_report(measurements, results, read_predictions(evaluation), read_curves(evaluation))
+        tunings = _tunings(Path(config.paths.tuning))
+        page = render_report(measurements, results, read_predictions(evaluation), read_curves(evaluation), tunings)
         with atomic_file(path) as temporary:
             temporary.write_text(page, encoding="utf-8")
         run.artifact(path)
@@ -44,3 +49,14 @@ def report(config: DictConfig) -> None:
         "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning",
         shlex.quote(config.tracking.uri),
     )
+
+
+def _tunings(folder: Path) -> Tunings | None:
+    """The finished tunings; None where there is none."""
+    import pyarrow as pa
+
+    from kernelcast.evaluation.tuning_curves import Tunings
+    from kernelcast.trials import finished_tunings, read_trials
+
+    tables = [read_trials(path) for path in finished_tunings(folder)]
+    return Tunings.of(pa.concat_tables(tables)) if tables else None

@@ -103,7 +103,7 @@ class TvmMlp:
         """See `Method`."""
         from kernelcast.tuning.peers import tvm_mlp_model
 
-        return tvm_mlp_model(seed)
+        return tvm_mlp_model(seed, available_cores())
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,10 @@ from kernelcast.evaluation.campaign import (
 from kernelcast.evaluation.predictions import PREDICTION_SCHEMA
 from kernelcast.evaluation.report import caveat, read_curves, render_report, verdict
 from kernelcast.evaluation.results import Results
+from kernelcast.evaluation.tuning_curves import Tunings
 from kernelcast.machine import Host
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, measurement_table
+from kernelcast.trials import trials_table
 
 ALARM = "<script>alert('x')</script> & co."
 
@@ -121,6 +123,31 @@ class Page(HTMLParser):
 @pytest.fixture
 def html(measurements: Measurements, results: Results, predictions: pa.Table) -> str:
     return render_report(measurements, results, predictions, CURVES)
+
+
+def test_tunings_are_a_section_where_there_are_some(
+    html: str, measurements: Measurements, results: Results, predictions: pa.Table
+) -> None:
+    assert 'href="#tuning"' not in html
+    trials = trials_table(
+        [
+            {
+                "method": method, "seed": seed, "network": "", "workload_key": "w", "workload_name": "matmul",
+                "weight": 1, "trial": trial, "round": trial, "program_key": str(trial), "outcome": "measured", "score": None,
+                "run_seconds": 1.0 / (1 + trial), "search_seconds": 1.0, "model_seconds": 0.5, "measure_seconds": 2.0,
+                "elapsed_seconds": 3.0 * (1 + trial),
+            }
+            for method in ("tvm_xgb", "ensemble-online")
+            for seed in (0, 1)
+            for trial in range(4)
+        ]
+    )  # fmt: skip
+    page = Page(render_report(measurements, results, predictions, CURVES, Tunings.of(trials)))
+    assert page.loads == []
+    text = " ".join(page.text)
+    assert "ensemble-online" in text
+    assert "the best of tvm_xgb at the end of its 4" in text
+    assert any("best time that any tuning found" in name for name in page.named)
 
 
 def test_the_page_loads_nothing(html: str) -> None:
