@@ -133,8 +133,8 @@ def test_tunings_are_a_section_where_there_are_some(
         [
             {
                 "method": method, "seed": seed, "network": "", "workload_key": "w", "workload_name": "matmul",
-                "weight": 1, "trial": trial, "round": trial, "program_key": str(trial), "outcome": "measured", "score": None,
-                "run_seconds": 1.0 / (1 + trial), "search_seconds": 1.0, "model_seconds": 0.5, "measure_seconds": 2.0,
+                "weight": 1, "trial": trial, "round": trial, "program_key": str(trial), "outcome": "measured",
+                "score": None, "run_seconds": 1.0 / (1 + trial), "search_seconds": 1.0, "model_seconds": 0.5, "measure_seconds": 2.0,
                 "elapsed_seconds": 3.0 * (1 + trial),
             }
             for method in ("tvm_xgb", "ensemble-online")
