@@ -55,6 +55,17 @@ def next_task(tasks: Sequence[TaskHistory], by_gain: bool) -> int | None:
     return min(alive, key=lambda number: (-_gain(tasks[number]) if by_gain else 0.0, len(tasks[number].best_seconds)))
 
 
+def first_size(size: int, left: int, untried: int) -> int:
+    """Programs of a task's first round: no more than its share of what is left, so that every task gets some.
+
+    Args:
+        size: of a round.
+        left: programs of the whole budget that are left.
+        untried: tasks that had no round yet, this one included.
+    """
+    return max(1, min(size, left // max(1, untried)))
+
+
 def _gain(task: TaskHistory) -> float:
     best, rounds = task.best_seconds[-1], len(task.best_seconds)
     if not math.isfinite(best):

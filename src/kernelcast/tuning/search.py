@@ -149,13 +149,16 @@ class TaskSearch:
             self.context = tune_context(task.workload, target, state, self._strategy())
             self._spaces = self.context.generate_design_space()
 
-    def propose(self, most: int) -> list[Proposal]:
-        """The next round: up to `most` programs that are new; none when the space is exhausted.
+    def propose(self, size: int, most: int) -> list[Proposal]:
+        """The next round; empty when the space is exhausted.
+
+        Args:
+            size: programs that TVM is asked for. A change of it makes TVM forget what it proposed: it asks again.
+            most: new programs that are returned at most, those with the highest scores.
 
         Raises:
             MeasurementError: TVM cannot schedule this workload.
         """
-        size = self._search.round_size(len(self._known))
         wanted = min(size, most)
         found: list[Proposal] = []
         asked_in_vain = 0

@@ -27,7 +27,7 @@ from kernelcast.tuning.agreement import agree, described_timing
 from kernelcast.tuning.database import TuningDatabase
 from kernelcast.tuning.measuring import Bench, open_bench
 from kernelcast.tuning.rounds import About, ProposedProgram, Result, Round, Rounds, read_rounds_table
-from kernelcast.tuning.scheduling import TaskHistory, next_task
+from kernelcast.tuning.scheduling import TaskHistory, first_size, next_task
 from kernelcast.tuning.search import Choice, Proposal, SearchSettings, Strategy, TaskSearch
 from kernelcast.tuning.tasks import Task
 from kernelcast.tuning.timed_model import TimedModel
@@ -262,7 +262,7 @@ class _Tuning:
         started, in_model = perf_counter(), self._model_seconds()
         if self._model is not None:
             self._model.forget_scores()
-        proposals = self._search_of(key, database).propose(self._left())
+        proposals = self._search_of(key, database).propose(self._round_size(key), self._left())
         if not proposals:
             return False
         programs = [ProposedProgram(one.candidate.program_key, one.candidate.trace, one.score) for one in proposals]
@@ -271,6 +271,12 @@ class _Tuning:
         self._rounds.propose(Round(key, programs, search_seconds, model_seconds))
         self._measure(len(self._rounds.rounds) - 1, bench, database, proposals)
         return True
+
+    def _round_size(self, key: str) -> int:
+        earlier = sum(len(one.programs) for one in self._rounds.of(key))
+        size = self._search.round_size(earlier)
+        untried = sum(not self._rounds.of(other) for other in self._tasks.keys() - self._rounds.exhausted)
+        return size if earlier else first_size(size, self._left(), untried)
 
     def _measure(
         self, number: int, bench: Bench, database: TuningDatabase, proposals: Sequence[Proposal] | None
@@ -355,10 +361,9 @@ class _Tuning:
         without = [task.workload.name for key, task in self._tasks.items() if not self._rounds.of(key)]
         if without:
             logger.warning(
-                "search.trials=%d was not enough for %d of %d tasks, the first is %s; raise it, or lower "
-                "search.trials_per_round",
-                self._search.trials,
+                "no program of %d of %d tasks was tried, the first is %s; raise search.trials (%d)",
                 len(without),
                 len(self._tasks),
                 without[0],
+                self._search.trials,
             )

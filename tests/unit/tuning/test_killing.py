@@ -17,7 +17,7 @@ from kernelcast.trials import TRIALS_FILE, read_trials
 from kernelcast.tuning.session import trials_so_far
 
 PROGRAM = Path(__file__).with_name("tune_small.py")
-TRIALS = 15
+TRIALS = 12
 
 
 def events(path: Path) -> list[dict[str, Any]]:
@@ -40,8 +40,8 @@ def test_tvm_06_tun_01_killed_at_any_moment_it_goes_on_and_measures_nothing_twic
     # in the middle of the first round, of a later one, and between two
     for number, kind, count in [
         (signal.SIGKILL, "repeat", 5),
-        (signal.SIGINT, "built", 8),
-        (signal.SIGKILL, "finished", 12),
+        (signal.SIGINT, "built", 5),
+        (signal.SIGKILL, "finished", 7),
     ]:
         process = start(folder)
         while sum(event["event"] == kind for event in events(journal)) < count:

@@ -2,7 +2,7 @@
 
 import math
 
-from kernelcast.tuning.scheduling import TaskHistory, next_task
+from kernelcast.tuning.scheduling import TaskHistory, first_size, next_task
 
 
 def test_every_task_has_one_round_before_any_has_two() -> None:
@@ -31,3 +31,14 @@ def test_in_turn_the_task_with_the_fewest_rounds_is_next() -> None:
 def test_exhausted_tasks_are_left_out() -> None:
     assert next_task([TaskHistory(9, [9.0], is_over=True), TaskHistory(1, [1.0])], by_gain=True) == 1
     assert next_task([TaskHistory(1, [1.0], is_over=True), TaskHistory(1, [], is_over=True)], by_gain=True) is None
+
+
+def test_a_small_budget_is_shared_so_that_every_task_has_a_first_round() -> None:
+    left, sizes = 100, []
+    for untried in range(8, 0, -1):
+        sizes.append(first_size(64, left, untried))
+        left -= sizes[-1]
+    assert left == 0
+    assert min(sizes) == 12
+    assert first_size(64, 1000, 8) == 64
+    assert first_size(64, 2, 8) == 1

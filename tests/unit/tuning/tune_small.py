@@ -27,7 +27,7 @@ def tune_small(folder: Path, trials: int) -> None:
         most_rounds=4,
         uncertainty=0.1,
         budget_seconds=10.0,
-        repeat_seconds=0.1,
+        repeat_seconds=0.05,
     )
     settings = RunnerSettings(
         builders=2,
