@@ -132,16 +132,28 @@ def test_tunings_are_a_section_where_there_are_some(
     trials = trials_table(
         [
             {
-                "method": method, "seed": seed, "network": "", "workload_key": "w", "workload_name": "matmul",
-                "weight": 1, "trial": trial, "round": trial, "program_key": str(trial), "outcome": "measured",
-                "score": None, "run_seconds": 1.0 / (1 + trial), "search_seconds": 1.0, "model_seconds": 0.5, "measure_seconds": 2.0,
+                "method": method,
+                "seed": seed,
+                "network": "",
+                "workload_key": "w",
+                "workload_name": "matmul",
+                "weight": 1,
+                "trial": trial,
+                "round": trial,
+                "program_key": str(trial),
+                "outcome": "measured",
+                "score": None,
+                "run_seconds": 1.0 / (1 + trial),
+                "search_seconds": 1.0,
+                "model_seconds": 0.5,
+                "measure_seconds": 2.0,
                 "elapsed_seconds": 3.0 * (1 + trial),
             }
             for method in ("tvm_xgb", "ensemble-online")
             for seed in (0, 1)
             for trial in range(4)
         ]
-    )  # fmt: skip
+    )
     page = Page(render_report(measurements, results, predictions, CURVES, Tunings.of(trials)))
     assert page.loads == []
     text = " ".join(page.text)
