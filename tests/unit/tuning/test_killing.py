@@ -33,6 +33,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_tvm_06_tun_01_killed_at_any_moment_it_goes_on_and_measures_nothing_twice(tmp_path: Path) -> None:
     folder = tmp_path / "tuning"
     journal = folder / "measured" / "journal.jsonl"
