@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from kernelcast.networks.saved import SavedNetwork
     from kernelcast.stages.tracking import TrackedRun
     from kernelcast.tuning.deployment import Deployment
+    from kernelcast.tuning.fusion import Predictor
     from kernelcast.tuning.latency import LatencySettings
     from kernelcast.tuning.methods import Method
     from kernelcast.tuning.schedules import ChosenSchedule
     from kernelcast.tuning.search import SearchSettings
     from kernelcast.tuning.tasks import Task
-    from kernelcast.tuning.trained import TrainedModel
     from kernelcast.tuning.winners import Winner
 
 logger = logging.getLogger(__name__)
@@ -158,16 +158,10 @@ def tune_network(job: Job, request: Request, run: TrackedRun) -> None:
 
     saved = saved_network(request, job.folder / request.label / NETWORK_FOLDER)
     folder = job.folder / request.label / job.name
-    tasks, space = network_tasks(saved), None
-    if job.fusion:
-        from kernelcast.networks.fusion_groups import read_fusion_space
-        from kernelcast.tuning.fusion import fusion_tasks
-
-        space = read_fusion_space(saved)
-        tasks = fusion_tasks(saved, space)
-    find_winners(job, folder, tasks, run, saved.name)
+    fusing = Fusing.of(job, saved) if job.fusion else None
+    find_winners(job, folder, fusing.tasks if fusing else network_tasks(saved), run, saved.name)
     schedules = best_schedules(folder / WINNERS_FOLDER, job.target)
-    apart = () if space is None else decided_apart(job, saved, space, schedules, folder)
+    apart = fusing.apart(schedules, folder) if fusing else ()
     deployment = deploy(saved, schedules, job.target, folder / DEPLOYED_FOLDER, apart)
     latencies = network_latencies(saved, {job.name: deployment, **_others(job, saved)}, job.target, job.latency)
     write_json(folder / LATENCY_FILE, latencies_json(latencies))
@@ -245,35 +239,57 @@ def saved_network(request: Request, folder: Path) -> SavedNetwork:
     return saved if saved.request == request and "file" not in request.arguments else save_network(request, folder)
 
 
-def decided_apart(
-    job: Job, saved: SavedNetwork, space: FusionSpace, schedules: Mapping[str, ChosenSchedule], folder: Path
-) -> tuple[str, ...]:
-    """Keys of the fused kernels that the model takes apart; what it decided is printed and written.
+@dataclass(frozen=True)
+class Fusing:
+    """The learned choice of what a network fuses.
 
-    Raises:
-        ConfigError: the method has no trained model, or one that only ranks.
+    Attributes:
+        saved: the network.
+        space: what can be fused in it.
+        predict: the model.
     """
-    from kernelcast.tuning.fusion import chosen_traces, decide_fusion, model_predictor
-    from kernelcast.tuning.fusion_table import fusion_json, fusion_tables
 
-    measured = {key: chosen.run_seconds for key, chosen in schedules.items()}
-    predict = model_predictor(_fusion_model(job), job.target)
-    choices = decide_fusion(saved, space, chosen_traces(schedules), predict, measured)
-    write_json(folder / FUSION_FILE, fusion_json(choices))
-    for table in fusion_tables(choices):
-        Console().print(table)
-    return choices.apart
+    saved: SavedNetwork
+    space: FusionSpace
+    predict: Predictor
 
+    @classmethod
+    def of(cls, job: Job, saved: SavedNetwork) -> Fusing:
+        """Looks for what is needed, before hours of tuning.
 
-def _fusion_model(job: Job) -> TrainedModel:
-    from kernelcast.tuning.methods import Trained
-    from kernelcast.tuning.trained import TrainedModel
+        Raises:
+            ConfigError: the method has no trained model, or one that only ranks; the network was extracted unfused.
+        """
+        from kernelcast.networks.fusion_groups import read_fusion_space
+        from kernelcast.tuning.fusion import model_predictor
+        from kernelcast.tuning.methods import Trained
+        from kernelcast.tuning.trained import TrainedModel
 
-    if not isinstance(job.method, Trained):
-        raise ConfigError(
-            f"fusion=true needs a trained model, and method={job.method.label} has none; take method=frozen"
-        )
-    return TrainedModel.load(job.root / job.method.model, job.method.any_target)
+        if not isinstance(job.method, Trained):
+            raise ConfigError(
+                f"fusion=true needs a trained model, and method={job.method.label} has none; take method=frozen or online"
+            )
+        model = TrainedModel.load(job.root / job.method.model, job.method.any_target)
+        return cls(saved, read_fusion_space(saved), model_predictor(model, job.target))
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The network's kernels, and those of the operators that they are fused of."""
+        from kernelcast.tuning.fusion import fusion_tasks
+
+        return fusion_tasks(self.saved, self.space)
+
+    def apart(self, schedules: Mapping[str, ChosenSchedule], folder: Path) -> tuple[str, ...]:
+        """Keys of the fused kernels that the model takes apart; what it decided is printed and written."""
+        from kernelcast.tuning.fusion import chosen_traces, decide_fusion
+        from kernelcast.tuning.fusion_table import fusion_json, fusion_tables
+
+        measured = {key: chosen.run_seconds for key, chosen in schedules.items()}
+        choices = decide_fusion(self.saved, self.space, chosen_traces(schedules), self.predict, measured)
+        write_json(folder / FUSION_FILE, fusion_json(choices))
+        for table in fusion_tables(choices):
+            Console().print(table)
+        return choices.apart
 
 
 def _others(job: Job, saved: SavedNetwork) -> dict[str, Deployment]:
