@@ -130,7 +130,8 @@ def read_job(config: DictConfig) -> Job:
         )
     if config.fusion and not config.network:
         raise ConfigError("fusion=true: only a network has operators to fuse; name one with network=NAME")
-    require_positive_integer("finalists", config.finalists)
+    for name in ("trials", "finalists"):
+        require_positive_integer(name, config[name])
     runner, settings = make_runner(config.runner)
     method: Method = made("method", config.method)
     plain: Any = OmegaConf.to_container(config.search)
@@ -267,7 +268,7 @@ class Fusing:
 
         if not isinstance(job.method, Trained):
             raise ConfigError(
-                f"fusion=true needs a trained model, and method={job.method.label} has none; take method=frozen or online"
+                f"fusion=true needs a trained model, and {job.method.label} is none; take method=frozen or online"
             )
         model = TrainedModel.load(job.root / job.method.model, job.method.any_target)
         return cls(saved, read_fusion_space(saved), model_predictor(model, job.target))
