@@ -12,12 +12,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow.compute as pc
+from jaxtyping import Float64
 
 from kernelcast.evaluation.machine import machine_states, state_sentence
 from kernelcast.evaluation.noise import Source, paired_labels
 from kernelcast.graphs.dataset.labels import Labelling
 from kernelcast.graphs.dataset.repeats import Repeats
 from kernelcast.records import Measurements, Outcome, Workload
+
+PAUSE_SECONDS = 1800.0
+"""Without a repeat for so long, measuring was stopped and gone on with, maybe on another machine of the same kind."""
 
 FEW = 16
 """Fewer measured programs than this say little about the order of a workload's schedules."""
@@ -100,10 +104,21 @@ def _collection(measurements: Measurements) -> list[str]:
             f"{host.cache_bytes // 1024} KiB of cache a core."
         )
     ended = Repeats.of(measurements.table).ended_at
-    ended = ended[np.isfinite(ended)]
-    if len(ended):
-        lines.append(f"- First repeat {_time(ended.min())}, last one {_time(ended.max())}.")
+    begins = _stretches(ended)
+    for number, begin in enumerate(begins):
+        inside = ended[ended >= begin]
+        end = inside[inside < begins[number + 1]].max() if number + 1 < len(begins) else inside.max()
+        which = (
+            f"Stretch {number + 1} of {len(begins)}, apart by more than half an hour" if len(begins) > 1 else "Measured"
+        )
+        lines.append(f"- {which}: first repeat {_time(begin)}, last one {_time(end)}.")
     return lines
+
+
+def _stretches(ended_at: Float64[np.ndarray, " repeats"]) -> Float64[np.ndarray, " stretches"]:
+    """When each stretch of measuring ended its first repeat, ascending; repeats of unknown time belong to none."""
+    times = np.sort(ended_at[np.isfinite(ended_at)])
+    return times[np.flatnonzero(np.diff(times, prepend=-np.inf) > PAUSE_SECONDS)]
 
 
 def _noise(measurements: Measurements) -> list[str]:
@@ -115,12 +130,34 @@ def _noise(measurements: Measurements) -> list[str]:
             f"the rounds) is {np.median(pairs.ratios):.3f} times the smaller one in the median and "
             f"{np.quantile(pairs.ratios, 0.9):.3f} times at the 90th percentile."
         )
+        lines += _across_stretches(measurements)
     else:
         lines.append("No program was measured again, so nothing says how well a measurement repeats.")
     states = machine_states(measurements)
     if states:
         lines.append(state_sentence(states))
     return lines
+
+
+def _across_stretches(measurements: Measurements) -> list[str]:
+    """How programs that were measured again in a later stretch compare: whether the stretches can be mixed."""
+    repeats = Repeats.of(measurements.measured)
+    stretch = np.searchsorted(_stretches(repeats.ended_at), repeats.ended_at, side="right")
+    seconds = {visit: np.full(repeats.rows, np.inf) for visit in (0, 1)}
+    places = {visit: np.zeros(repeats.rows) for visit in (0, 1)}
+    for visit in (0, 1):
+        of = repeats.visit == visit
+        np.minimum.at(seconds[visit], repeats.row[of], repeats.run_seconds[of])
+        np.maximum.at(places[visit], repeats.row[of], stretch[of])
+    later = np.isfinite(seconds[1]) & (places[1] > places[0])
+    ratios = seconds[1][later] / seconds[0][later]
+    if not len(ratios):
+        return []
+    return [
+        f"{len(ratios)} of them were measured again in a later stretch: the time there is {np.median(ratios):.3f} "
+        "times the first one in the median, and both differ by a factor of "
+        f"{np.exp(np.median(np.abs(np.log(ratios)))):.3f}."
+    ]
 
 
 def _gaps(measurements: Measurements) -> list[str]:

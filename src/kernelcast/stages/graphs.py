@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from kernelcast.graphs.splits import Rows, Split, Splitter
 
 logger = logging.getLogger(__name__)
+
+LINE_SECONDS = 20.0
+"""Between two lines about progress, where there is no terminal for a bar."""
 
 
 def graphs(config: DictConfig) -> None:
@@ -187,13 +191,16 @@ def workload_table(programs: Programs) -> Table:
 
 @contextmanager
 def progress_of(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows how many are done of how many: a bar on a terminal, else a line at the end."""
+    """Shows how many are done of how many: a bar on a terminal, else a line now and then, and one at the end."""
     console = Console(stderr=True)
     if not console.is_terminal:
+        said = monotonic()
 
         def line(done: int, total: int) -> None:
-            if done == total:
+            nonlocal said
+            if done == total or monotonic() - said >= LINE_SECONDS:
                 logger.info("%s: %d of %d programs", what, done, total)
+                said = monotonic()
 
         yield line
         return
