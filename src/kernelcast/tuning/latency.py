@@ -102,9 +102,9 @@ class Latency:
         return float(np.median(self.run_seconds)) if self.run_seconds else None
 
 
-def library_contender(name: str, deployment: Deployment) -> Contender:
+def deployed_contender(name: str, deployment: Deployment) -> Contender:
     """A deployed network."""
-    return Contender(name, "kernelcast.tuning.library_contender", (str(deployment.folder),))
+    return Contender(name, "kernelcast.tuning.deployed_contender", (str(deployment.folder),))
 
 
 def torch_contenders(saved: SavedNetwork, target: Mapping[str, Any]) -> list[Contender]:

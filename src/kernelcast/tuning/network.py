@@ -14,7 +14,7 @@ from rich.text import Text
 from kernelcast.networks.fusing import is_view
 from kernelcast.networks.saved import SavedNetwork
 from kernelcast.tuning.deployment import Deployment, deploy, deploy_stock
-from kernelcast.tuning.latency import Latency, LatencySettings, library_contender, time_networks, torch_contenders
+from kernelcast.tuning.latency import Latency, LatencySettings, deployed_contender, time_networks, torch_contenders
 from kernelcast.tuning.tasks import Task
 from kernelcast.tvm_compat import parse_module
 
@@ -60,7 +60,7 @@ def network_latencies(
             FUSED: deploy(saved, {}, target, Path(work, "fused"), timeout_seconds=limit),
             STOCK: deploy_stock(saved, target, Path(work, "stock"), timeout_seconds=limit),
         }
-        libraries = [library_contender(name, made) for name, made in {**deployments, **untuned}.items()]
+        libraries = [deployed_contender(name, made) for name, made in {**deployments, **untuned}.items()]
         return time_networks([*libraries, *torch_contenders(saved, target)], target, settings)
 
 

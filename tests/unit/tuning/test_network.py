@@ -23,7 +23,7 @@ from kernelcast.networks.saved import EXAMPLE_FILE, NETWORK_FILE, SavedNetwork, 
 from kernelcast.tuning.deployment import Deployment, deploy, read_deployment
 from kernelcast.tuning.fusion import decide_fusion, fusion_tasks, sampled_traces
 from kernelcast.tuning.fusion_table import fusion_json, fusion_tables
-from kernelcast.tuning.latency import Contender, LatencySettings, library_contender, time_networks
+from kernelcast.tuning.latency import Contender, LatencySettings, deployed_contender, time_networks
 from kernelcast.tuning.network import FUSED, STOCK, latencies_json, latency_table, network_latencies, network_tasks
 from kernelcast.tuning.output_check import check_outputs
 from kernelcast.tuning.schedules import ChosenSchedule, best_schedules, winning_schedules
@@ -145,7 +145,7 @@ def test_a_deployed_network_runs_with_tvm_alone(saved: SavedNetwork, deployed: D
 
 
 def test_a_contender_that_fails_has_a_row_that_says_why(deployed: Deployment, target: dict[str, Any]) -> None:
-    contenders = [library_contender("ours", deployed), Contender("gone", "kernelcast.networks.no_such", ())]
+    contenders = [deployed_contender("ours", deployed), Contender("gone", "kernelcast.networks.no_such", ())]
     ours, gone = time_networks(contenders, target, LatencySettings(rounds=2, repeat_seconds=0.001))
     assert len(ours.run_seconds) == 2
     assert ours.minimum_seconds is not None

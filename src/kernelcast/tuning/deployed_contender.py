@@ -1,4 +1,4 @@
-"""A deployed network: `python -m kernelcast.tuning.library_contender SOCKET CORES FOLDER`."""
+"""A deployed network: `python -m kernelcast.tuning.deployed_contender SOCKET CORES FOLDER`."""
 
 from __future__ import annotations
 
