@@ -12,7 +12,7 @@ from kernelcast.files import remove_leftovers, storage_errors
 from kernelcast.measurement.journal import JOURNAL_FILE, Ending, Journal
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.timing import TimedRepeat
-from kernelcast.records import MEASUREMENTS_FILE, Origin, Outcome, read_measurements
+from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, Origin, Outcome, read_measurements
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def restore_journal(directory: Path) -> None:
     """
     path = directory / JOURNAL_FILE
     is_there = path.exists() and path.stat().st_size > 0
-    if is_there or not (directory / MEASUREMENTS_FILE).exists():
+    if is_there or not all((directory / name).exists() for name in (CAMPAIGN_FILE, MEASUREMENTS_FILE)):
         return
     rows = read_measurements(directory).table.to_pylist()
     # in a folder of its own until it is whole: half a journal would be gone on with

@@ -62,7 +62,7 @@ class PipelineFolder:
 
     @property
     def config(self) -> DictConfig:
-        folders = ("measurements", "graphs", "models", "evaluation", "report")
+        folders = ("measurements", "graphs", "models", "evaluation", "tuning", "report")
         return OmegaConf.create(
             {
                 "seed": 0,

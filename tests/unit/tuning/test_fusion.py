@@ -49,7 +49,8 @@ def programs(small: Workload, target: dict[str, Any]) -> Programs:
     """Two programs, as a model that learns nothing needs them to know the version of the features."""
     drawn = sample_candidates(small, target, 2, seed=0)
     read = read_candidates(
-        [replayed_schedule(small, one.trace) for one in drawn], Reading(OPTIONS, MACHINE.cache_bytes, target)
+        [replayed_schedule(small, one.trace) for one in drawn],
+        Reading(OPTIONS.views, OPTIONS, MACHINE.cache_bytes, target),
     )
     columns = {name: view.columns() for name, view in read.views.items()}
     return Programs.in_memory(
