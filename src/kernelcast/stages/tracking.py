@@ -7,11 +7,13 @@ run that fails in set-up, in fitting or on Ctrl-C is closed as what it is.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import importlib.metadata
 import json
 import logging
 import os
 import platform
+import re
 import signal
 import socket
 import subprocess
@@ -45,6 +47,12 @@ PARENT_VARIABLE = "KERNELCAST_PARENT_RUN"
 """Environment variable by which the jobs of a multirun, in whatever process, know their parent run."""
 
 PROCESS_TAG = "kernelcast.process"
+MOST_METRICS = 1000
+"""That MLflow takes in one call."""
+
+LONGEST_NAME = 250
+"""Characters of a name that MLflow takes."""
+
 LONGEST_PARAM = 500
 """Characters of a parameter that the page shows; the resolved configuration holds it whole."""
 
@@ -57,12 +65,17 @@ class TrackedRun:
     run_id: str
 
     def metrics(self, values: Mapping[str, float], step: int = 0) -> None:
-        """Records finite metrics at `step`; a NaN has no place on a chart and is left out."""
+        """Records finite metrics at `step`; a NaN has no place on a chart and is left out. See `allowed_name`."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        finite = [Metric(name, float(value), now, step) for name, value in values.items() if abs(value) < float("inf")]
-        self.client.log_batch(self.run_id, metrics=finite)
+        finite = [
+            Metric(allowed_name(name), float(value), now, step)
+            for name, value in values.items()
+            if abs(value) < float("inf")
+        ]
+        for start in range(0, len(finite), MOST_METRICS):
+            self.client.log_batch(self.run_id, metrics=finite[start : start + MOST_METRICS])
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Sets tags."""
@@ -74,7 +87,7 @@ class TrackedRun:
         """Records parameters, in as many calls as MLflow's limit of 100 asks for."""
         from mlflow.entities import Param
 
-        params = [Param(name, str(value)[:LONGEST_PARAM]) for name, value in values.items()]
+        params = [Param(allowed_name(name), str(value)[:LONGEST_PARAM]) for name, value in values.items()]
         for start in range(0, len(params), 100):
             self.client.log_batch(self.run_id, params=params[start : start + 100])
 
@@ -102,6 +115,18 @@ class TrackedRun:
 
         dataset = Dataset(name, digest[:16], "local", json.dumps({"uri": str(source)}))
         self.client.log_inputs(self.run_id, datasets=[DatasetInput(dataset)])
+
+
+def allowed_name(name: str) -> str:
+    """The name of a metric or parameter as MLflow takes it: `_` for what it refuses, a long one cut, with a hash."""
+    # what is in the name may be a user's: of a workload, a network, a method
+    parts = re.sub(r"[^/\w.\- :]", "_", name).split("/")
+    # it has to be a path without empty parts and without `.` or `..`
+    mapped = "/".join(part if part.strip(". ") else "_" for part in parts)
+    if len(mapped) <= LONGEST_NAME:
+        return mapped
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{mapped[: LONGEST_NAME - len(digest) - 1].rstrip('/')}_{digest}"
 
 
 @contextmanager

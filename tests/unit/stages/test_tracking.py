@@ -9,11 +9,14 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mlflow.entities import Run
+from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import StorageError
-from kernelcast.stages.tracking import flatten, tracked_run
+from kernelcast.stages.tracking import LONGEST_NAME, allowed_name, flatten, tracked_run
 
 
 @pytest.fixture
@@ -162,3 +165,21 @@ def test_a_kill_while_the_database_is_made_does_not_stop_the_next_run(config: Di
 
 def test_flatten_names_nested_keys_with_dots() -> None:
     assert flatten({"a": {"b": 1, "c": {"d": [2]}}, "e": 3}) == {"a.b": 1, "a.c.d": [2], "e": 3}
+
+
+@given(st.text(max_size=2 * LONGEST_NAME))
+def test_any_name_becomes_one_that_mlflow_takes(name: str) -> None:
+    _validate_metric_name(allowed_name(name))
+    _validate_param_name(allowed_name(name))
+
+
+def test_names_that_mlflow_takes_stay_and_others_are_recorded(config: DictConfig) -> None:
+    assert allowed_name("tune/run_seconds/a.b-c d:e") == "tune/run_seconds/a.b-c d:e"
+    values = {"tune/latency/TVM, fused, not tuned": 1.0, "tune/latency/ours@0": 2.0}
+    with tracked_run(config, "gcn", "train") as run:
+        run.metrics(values)
+        run.metrics({f"m{number}": 1.0 for number in range(1500)})
+    metrics = only_run(config)[1].data.metrics
+    assert metrics["tune/latency/TVM_ fused_ not tuned"] == 1.0
+    assert metrics["tune/latency/ours_0"] == 2.0
+    assert len(metrics) == 1502
