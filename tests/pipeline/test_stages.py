@@ -154,7 +154,7 @@ def test_workloads_are_tuned_by_several_methods_and_compared(project: Project) -
             assert winner["run_seconds"] > 0
             assert winner["trial_seconds"] >= best
     printed = project.succeed("python", "scripts/compare.py", "bootstrap_samples=50")
-    assert "xgboost-online" in printed
+    assert "tunings compared" in printed
     with (tuning / "comparison.csv").open() as stream:
         assert {row["method"] for row in csv.DictReader(stream)} == {"xgboost-online", "tvm_xgb", "random"}
     client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")
