@@ -138,13 +138,13 @@ SHORT_TUNING = ("trials=6", "search.trials_per_round=3", "search.first_round=3",
 @pytest.mark.slow
 def test_workloads_are_tuned_by_several_methods_and_compared(project: Project) -> None:
     ours = ("method=online", "method.model=data/models/random/xgboost")
+    tune = ("python", "scripts/tune.py", "workload=tiny", "~workload.conv2d_small", "~workload.layer_norm_small")
     for method in (ours, ("method=tvm_xgb",), ("method=random",)):
-        project.succeed("python", "scripts/tune.py", "workload=tiny", "target=host", *method, *SHORT_TUNING)
-    again = project.succeed("python", "scripts/tune.py", "workload=tiny", *ours, *SHORT_TUNING)
+        project.succeed(*tune, *method, *SHORT_TUNING)
+    again = project.succeed(*tune, *ours, *SHORT_TUNING)
     assert "nothing left to tune" in again
     tuning = project.root / "data/tuning"
-    workloads = yaml.safe_load((project.root / "conf/workload/tiny.yaml").read_text())
-    for workload in workloads:
+    for workload in ("matmul_small", "softmax_small"):
         for name in ("xgboost-online@0", "tvm_xgb@0", "random@0"):
             trials = pq.read_table(tuning / workload / name / "trials.parquet").to_pylist()
             assert 0 < len(trials) <= 6
