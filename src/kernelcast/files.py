@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputError, StorageError
 
 LOCK_SUFFIX = ".lock"
+SCRATCH_FOLDER = "scratch"
 
 
 @contextmanager
@@ -143,6 +144,23 @@ def atomic_directory(path: Path, marker: str | None = None) -> Iterator[Path]:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             shutil.rmtree(retired, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(directory: Path) -> Iterator[Path]:
+    """A folder for files of one run, inside `directory` so that the next run removes what a killed one left.
+
+    Only for whoever is the one writer of `directory`; see `only_process`.
+    """
+    folder = directory / SCRATCH_FOLDER
+    with storage_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    try:
+        # compilers want a whole path, wherever they run
+        yield folder.resolve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:

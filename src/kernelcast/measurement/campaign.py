@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 from kernelcast.errors import MalformedDataError, MeasurementError
-from kernelcast.files import only_process, remove_leftovers, storage_errors
+from kernelcast.files import only_process, remove_leftovers, scratch_folder, storage_errors
 from kernelcast.measurement.batches import Crew, Item, Phases
 from kernelcast.measurement.devices import OpenRunner
 from kernelcast.measurement.failures import counts, refuse_failures, too_many_failures
@@ -41,8 +39,6 @@ from kernelcast.records import (
 from kernelcast.tvm_compat import tvm_versions
 
 logger = logging.getLogger(__name__)
-
-SCRATCH_FOLDER = "scratch"
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ class _Campaign:
             with ExitStack() as stack:
                 builders = stack.enter_context(ThreadPoolExecutor(plan.settings.builder_count, "builder"))
                 with self._phases.of("starting workers"):
-                    folder = stack.enter_context(_scratch(plan.directory))
+                    folder = stack.enter_context(scratch_folder(plan.directory))
                     runner = stack.enter_context(plan.runner.open(plan.target, plan.settings, plan.seed, folder))
                 self._draw(runner, builders, Origin.RANDOM)
                 self._reopen_failures()
@@ -279,20 +275,6 @@ class _Campaign:
                 for repeat in entry.repeats:
                     crew.remember(entry.workload_key, entry.ending, repeat)
             crew.measure(items)
-
-
-@contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    """A folder for files of this run, inside the campaign's so that the next run removes what a killed one left."""
-    folder = directory / SCRATCH_FOLDER
-    with storage_errors(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-    try:
-        # compilers want a whole path, wherever they run
-        yield folder.resolve()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _repeats_well(entry: Try) -> bool:

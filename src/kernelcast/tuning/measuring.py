@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -18,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from kernelcast.errors import MalformedDataError, MeasurementError
-from kernelcast.files import only_process, storage_errors
+from kernelcast.files import only_process, scratch_folder
 from kernelcast.measurement.batches import Crew, Item, Phases
 from kernelcast.measurement.devices import OpenRunner, Runner
 from kernelcast.measurement.failures import advice, counts, first_failures
@@ -37,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 AGREEMENT_FILE = "measured.json"
 SECONDS_FILE = "seconds.jsonl"
-SCRATCH_FOLDER = "scratch"
 
 FIRST_PROGRAMS = 8
 """When so many programs have failed and none was measured, the next ones fail as well."""
@@ -236,24 +234,10 @@ def open_bench(
         agree(folder / AGREEMENT_FILE, settled, "times of the two do not compare")
         journal = stack.enter_context(Journal(folder))
         seconds = stack.enter_context(JsonLines(folder / SECONDS_FILE))
-        scratch = stack.enter_context(_scratch(folder))
+        scratch = stack.enter_context(scratch_folder(folder))
         builders = stack.enter_context(ThreadPoolExecutor(settings.builder_count, "builder"))
         opened = stack.enter_context(runner.open(target, settings, seed, scratch))
         yield Bench(opened, builders, settings, journal, seconds)
-
-
-@contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    """A folder for files of this run, inside the bench's so that the next run removes what a killed one left."""
-    folder = directory / SCRATCH_FOLDER
-    with storage_errors(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-    try:
-        # compilers want a whole path, wherever they run
-        yield folder.resolve()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _shares(path: Path) -> Iterator[tuple[Key, float]]:
