@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,11 +105,15 @@ def tune(config: DictConfig) -> None:
         if request is not None:
             tune_network(job, request, run)
             return
+        from kernelcast.measurement.kept_open import kept_open
         from kernelcast.stages.workloads import make_workloads
         from kernelcast.tuning.tasks import Task
 
-        for workload in make_workloads(config.workload):
-            find_winners(job, job.folder / workload.name / job.name, [Task(workload)], run)
+        workloads = make_workloads(config.workload)
+        with kept_open(job.runner, job.target, job.settings) as runner:
+            for workload in workloads:
+                folder = job.folder / workload.name / job.name
+                find_winners(replace(job, runner=runner), folder, [Task(workload)], run)
 
 
 def read_job(config: DictConfig) -> Job:
@@ -180,25 +184,27 @@ def tune_network(job: Job, request: Request, run: TrackedRun) -> None:
 
 def find_winners(job: Job, folder: Path, tasks: Sequence[Task], run: TrackedRun, network: str = "") -> list[Winner]:
     """Searches, measures the best again, and says what came of it; the log of trials goes with the run."""
+    from kernelcast.measurement.kept_open import kept_open
     from kernelcast.trials import TRIALS_FILE
     from kernelcast.tuning.session import tune as search
     from kernelcast.tuning.winners import WINNERS_FILE, WINNERS_FOLDER, measure_winners
 
     model = job.method.cost_model(job.root, job.target, job.seed)
-    search(
-        tasks,
-        job.target,
-        model,
-        job.search,
-        job.runner,
-        job.settings,
-        folder,
-        job.seed,
-        job.method.label,
-        network,
-        job.measured,
-    )
-    winners = measure_winners(tasks, job.target, job.runner, job.settings, folder, job.finalists)
+    with kept_open(job.runner, job.target, job.settings) as runner:
+        search(
+            tasks,
+            job.target,
+            model,
+            job.search,
+            runner,
+            job.settings,
+            folder,
+            job.seed,
+            job.method.label,
+            network,
+            job.measured,
+        )
+        winners = measure_winners(tasks, job.target, runner, job.settings, folder, job.finalists)
     run.artifact(folder / TRIALS_FILE)
     run.artifact(folder / WINNERS_FOLDER / WINNERS_FILE)
     run.metrics({f"tune/run_seconds/{winner.task.workload.name}": winner.run_seconds for winner in winners})
