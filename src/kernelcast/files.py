@@ -19,6 +19,9 @@ from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputE
 LOCK_SUFFIX = ".lock"
 SCRATCH_FOLDER = "scratch"
 
+BY_SCRIPT = frozenset({"experiment", "import", "tune"})
+"""What no stage of the pipeline makes, but a script of this name."""
+
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
@@ -181,7 +184,7 @@ def read_json(path: Path, made_by: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # also numbers of too many digits
         raise MalformedDataError(
-            f"{path} is not valid JSON ({error}); delete it and run `dvc repro {made_by}`"
+            f"{path} is not valid JSON ({error}); delete it and run `{command_of(made_by)}`"
         ) from error
 
 
@@ -197,10 +200,15 @@ def read_text(path: Path, made_by: str) -> str:
         return path.read_text()
     except UnicodeDecodeError as error:
         raise MalformedDataError(
-            f"{path} is not text (byte {error.start}); delete it and run `dvc repro {made_by}`"
+            f"{path} is not text (byte {error.start}); delete it and run `{command_of(made_by)}`"
         ) from error
     except OSError as error:
         raise unreadable(path, made_by, error) from error
+
+
+def command_of(made_by: str) -> str:
+    """The command that makes the output of `made_by`, a stage of the pipeline or one of `BY_SCRIPT`."""
+    return f"python scripts/{made_by}.py" if made_by in BY_SCRIPT else f"dvc repro {made_by}"
 
 
 def unreadable(path: Path, made_by: str, error: Exception) -> MalformedDataError:
@@ -208,7 +216,7 @@ def unreadable(path: Path, made_by: str, error: Exception) -> MalformedDataError
     if isinstance(error, PermissionError):
         return MalformedDataError(f"{path} cannot be read: permission denied; make it readable for you")
     reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-    return MalformedDataError(f"{path} cannot be read: {reason}; delete it and run `dvc repro {made_by}`")
+    return MalformedDataError(f"{path} cannot be read: {reason}; delete it and run `{command_of(made_by)}`")
 
 
 def require(path: Path, made_by: str) -> None:
@@ -218,7 +226,7 @@ def require(path: Path, made_by: str) -> None:
         MissingInputError: it does not; the message names the command that makes it.
     """
     if not path.exists():
-        raise MissingInputError(f"{path} does not exist; run `dvc repro {made_by}` first")
+        raise MissingInputError(f"{path} does not exist; run `{command_of(made_by)}` first")
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -1,18 +1,56 @@
+import ast
 import errno
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kernelcast.errors import MalformedDataError, MissingInputError, StorageError
 from kernelcast.files import (
     atomic_directory,
     atomic_file,
+    command_of,
     only_process,
     read_json,
     remove_leftovers,
+    scratch_folder,
     storage_errors,
     write_json,
 )
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def makers() -> set[str]:
+    """Whatever a call in the source names as the maker of a file that it reads."""
+    readers = {"read_json", "read_text", "require", "unreadable"}
+    return {
+        argument.value
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in readers
+        for argument in node.args[1:2]
+        if isinstance(argument, ast.Constant)
+    }
+
+
+def test_every_next_step_is_a_command_that_there_is() -> None:
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    named = makers()
+    assert {"measure", "tune"} <= named
+    for made_by in named:
+        command, name = command_of(made_by).rsplit(" ", 1)
+        assert (command == "dvc repro" and name in stages) or (command == "python" and (ROOT / name).is_file())
+
+
+def test_what_a_killed_run_left_in_the_scratch_folder_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "half").touch()
+    with scratch_folder(tmp_path) as folder:
+        assert folder.is_absolute()
+        assert list(folder.iterdir()) == []
+        (folder / "file").touch()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
