@@ -57,7 +57,8 @@ def tune(
 ) -> pa.Table:
     """Tunes until `search.trials` programs have been tried, or the spaces of all tasks are exhausted.
 
-    The same arguments in the same folder go on where a killed call was, and give the table at once where it was done.
+    The same arguments in the same folder go on where a killed call was, and give the table at once where it was done;
+    with more trials than before it goes on from there, with fewer the table has all that were made.
     A trial that fails is a trial too; its reason is in the table. TVM's database in the folder holds the others.
 
     Args:
@@ -97,7 +98,8 @@ def tune(
                 "seed": seed,
                 "network": network,
                 "tasks": [[task.workload.key, task.workload.name, task.weight] for task in tasks],
-                **search.as_dict(),
+                # more trials may be asked for later
+                **{key: value for key, value in search.as_dict().items() if key != "search.trials"},
                 **described_timing(runner_settings.timing),
             },
             "it would be another tuning",

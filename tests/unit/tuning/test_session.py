@@ -238,6 +238,21 @@ def test_methods_that_share_a_folder_of_measured_programs_measure_each_once(
     assert (shared / JOURNAL_FILE).read_text().count('"event": "planned"') == first.num_rows
 
 
+def test_more_trials_go_on_and_fewer_lose_nothing(
+    tmp_path: Path, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any, settings: RunnerSettings
+) -> None:
+    def tuned(trials: int) -> list[dict[str, Any]]:
+        asked = replace(search, trials=trials)
+        return list(tune([task], target, random_model(), asked, runner, settings, tmp_path, 0, "random").to_pylist())
+
+    first = tuned(2)
+    grown = tuned(6)
+    assert len(grown) == 6
+    assert grown[:2] == first
+    assert len({row["program_key"] for row in grown}) == 6
+    assert tuned(2) == grown
+
+
 def test_a_folder_is_of_one_tuning_and_of_one_process(
     tmp_path: Path, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any, settings: RunnerSettings
 ) -> None:
