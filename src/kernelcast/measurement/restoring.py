@@ -16,6 +16,9 @@ from kernelcast.records import CAMPAIGN_FILE, MEASUREMENTS_FILE, Origin, Outcome
 
 logger = logging.getLogger(__name__)
 
+PIECE = 1024
+"""Rows that are Python objects at a time."""
+
 _RAW = ("visit", "round_index", "calls", "run_seconds", "reference_seconds", "ended_at")
 
 
@@ -33,17 +36,21 @@ def restore_journal(directory: Path) -> None:
     is_there = path.exists() and path.stat().st_size > 0
     if is_there or not all((directory / name).exists() for name in (CAMPAIGN_FILE, MEASUREMENTS_FILE)):
         return
-    rows = read_measurements(directory).table.to_pylist()
+    table = read_measurements(directory).table
     # in a folder of its own until it is whole: half a journal would be gone on with
     remove_leftovers(directory / "restoring")
     with storage_errors(path), tempfile.TemporaryDirectory(prefix=".restoring.", dir=directory) as temporary:
         with Journal(Path(temporary)) as journal:
-            journal.plan(_candidate(row) for row in rows)
-            for row in rows:
-                _note(journal, row)
+            for piece in table.to_batches(max_chunksize=PIECE):
+                rows = piece.to_pylist()
+                journal.plan(_candidate(row) for row in rows)
+                for row in rows:
+                    _note(journal, row)
             journal.sync()
         Path(temporary, JOURNAL_FILE).rename(path)
-    logger.info("%s has no %s: made it of the table's %d rows, to go on from there", directory, JOURNAL_FILE, len(rows))
+    logger.info(
+        "%s has no %s: made it of the table's %d rows, to go on from there", directory, JOURNAL_FILE, len(table)
+    )
 
 
 def _candidate(row: Mapping[str, Any]) -> Candidate:
