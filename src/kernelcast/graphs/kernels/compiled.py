@@ -3,6 +3,7 @@
 Compiling takes seconds, so the code is kept on disk. Numba looks at the file of a kernel alone to see whether its code
 is stale: a change of a kernel that it calls, or of a table of kinds, would go unnoticed. So the code of a module
 lives in a folder named by a hash over the module and all modules of this package that it imports, directly or not.
+Checkouts with equal sources share it.
 """
 
 from __future__ import annotations
@@ -41,16 +42,14 @@ def compiled(function: _Kernel, *, any_order: bool = False) -> _Kernel:
         "error_model": "numpy",
         "fastmath": {"reassoc", "contract", "nsz"} if any_order else False,
     }
+    kernel: Any = numba.njit(**settings)(function)
     directory = cache_directory(function.__module__)
-    if directory is None:
-        return numba.njit(**settings)(function)
-    before = numba.config.CACHE_DIR
-    # numba reads it when a function is decorated
-    numba.config.CACHE_DIR = str(directory)
-    try:
-        return numba.njit(cache=True, **settings)(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    if directory is not None:
+        from kernelcast.graphs.kernels.code_cache import CodeCache
+
+        # what numba's own `enable_caching` sets
+        kernel._cache = CodeCache(function, directory)
+    return kernel
 
 
 @cache
