@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Any
 
 from kernelcast.errors import ConfigError
-from kernelcast.tvm_compat import available_cores
 
 LONGEST_SECONDS = 86_400
 """A day. The clocks of the system overflow at some higher number."""
@@ -119,6 +118,8 @@ class RunnerSettings:
     @property
     def builder_count(self) -> int:
         """Programs built at the same time."""
+        from kernelcast.tvm_compat import available_cores
+
         return self.builders or available_cores()
 
 
