@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,12 +28,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import psutil
 from filelock import FileLock
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import KernelcastError, StorageError
 from kernelcast.files import atomic_file, remove_leftovers
+from kernelcast.stages.process_identity import process_identity, process_may_live
 from kernelcast.stages.relocation import relocate_artifacts
 
 if TYPE_CHECKING:
@@ -243,8 +242,7 @@ def close_stale_runs(client: MlflowClient, experiment_id: str) -> None:
 
     running = client.search_runs([experiment_id], "attributes.status = 'RUNNING'", max_results=1000)
     for run in running:
-        host, _, process = run.data.tags.get(PROCESS_TAG, "").partition("/")
-        if host != socket.gethostname() or process_lives(process):
+        if process_may_live(run.data.tags.get(PROCESS_TAG, "")):
             continue
         try:
             client.set_terminated(run.info.run_id, "KILLED")
@@ -252,15 +250,6 @@ def close_stale_runs(client: MlflowClient, experiment_id: str) -> None:
             logger.warning("could not close run %s, left RUNNING by a process that is gone", run.info.run_id)
             continue
         logger.info("closed run %s as KILLED: its process is gone", run.info.run_name)
-
-
-def process_lives(process: str) -> bool:
-    """Whether the process `PID@START` (start in seconds since 1970) still runs; a reused pid has another start."""
-    pid, _, started = process.partition("@")
-    try:
-        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1.0
-    except (psutil.Error, ValueError):
-        return False
 
 
 def provenance_tags(root: Path) -> dict[str, str]:
@@ -273,7 +262,7 @@ def provenance_tags(root: Path) -> dict[str, str]:
         "mlflow.source.git.commit": revision,
         "kernelcast.git_dirty": str(dirty).lower(),
         "kernelcast.command": " ".join(sys.argv)[:LONGEST_PARAM],
-        PROCESS_TAG: f"{socket.gethostname()}/{os.getpid()}@{psutil.Process().create_time():.2f}",
+        PROCESS_TAG: process_identity(),
     }
 
 
