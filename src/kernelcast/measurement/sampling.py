@@ -107,14 +107,15 @@ def trace_json(schedule: Any) -> str:
     return json.dumps(schedule.trace.as_json(), default=lambda boxed: boxed.value, separators=(",", ":"))
 
 
-def tune_context(workload: Workload, target: dict[str, Any], seed: int, strategy: Any) -> Any:
-    """A MetaSchedule context of one thread and a fixed random state.
+def tune_context(workload: Workload, target: dict[str, Any], seed: int, strategy: Any, threads: int = 1) -> Any:
+    """A MetaSchedule context of a fixed random state.
 
     Args:
         workload: the unscheduled module.
         target: complete.
         seed: together with the workload it decides every draw.
         strategy: a search strategy of TVM's, or its name.
+        threads: that the search takes; with more than one, which of them makes which program is chance.
     """
     prepare_for(target)
     from tvm.s_tir import meta_schedule
@@ -126,7 +127,7 @@ def tune_context(workload: Workload, target: dict[str, Any], seed: int, strategy
         search_strategy=strategy,
         task_name=workload.name,
         rand_state=random_state(workload, seed),
-        num_threads=1,
+        num_threads=threads,
         logger=_quiet_logger(),
     )
 

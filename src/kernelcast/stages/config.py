@@ -14,7 +14,7 @@ from omegaconf import MISSING
 import kernelcast
 from kernelcast.exchange.times import Times
 from kernelcast.measurement.settings import Cache, Way
-from kernelcast.tuning.search import Choice
+from kernelcast.tuning.choices import Choice
 
 
 def project_root() -> str:
@@ -197,6 +197,7 @@ class SearchConfig:
     population: int = MISSING
     generations: int = MISSING
     choice: Choice = MISSING
+    threads: int | None = MISSING
 
 
 @dataclass
@@ -321,6 +322,31 @@ class RegisterConfig:
     paths: PathsConfig = MISSING
 
 
+@dataclass
+class PredictConfig:
+    """Root of `scripts/predict.py`."""
+
+    model_name: str = MISSING
+    input: str | None = None
+    shape: Any = None  # a mapping; of a typed one Hydra takes no new keys
+    module: str | None = None
+    example: str | None = None
+    function: str | None = None
+    arguments: Any = None
+    trust_python: bool = MISSING
+    workload: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    samples: int = MISSING
+    seed: int = MISSING
+    top: int = MISSING
+    target: Any = None
+    any_target: bool = MISSING
+    output: str | None = None
+    schedules: str | None = None
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
 SCHEMAS: dict[str, type] = {
     "measure": MeasureConfig,
     "graphs": GraphsConfig,
@@ -335,6 +361,7 @@ SCHEMAS: dict[str, type] = {
     "experiment": ExperimentConfig,
     "results": ResultsConfig,
     "register": RegisterConfig,
+    "predict": PredictConfig,
 }
 
 

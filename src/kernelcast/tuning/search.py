@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 
 from kernelcast.errors import ConfigError
@@ -13,9 +12,10 @@ from kernelcast.files import json_hash
 from kernelcast.measurement.sampling import MOST_TRIALS, Candidate, candidate_of, named_failure, tune_context
 from kernelcast.measurement.settings import require_choice, require_positive_integer, require_share
 from kernelcast.records import Origin
+from kernelcast.tuning.choices import Choice, Strategy
 from kernelcast.tuning.tasks import Task
 from kernelcast.tuning.timed_model import TimedModel
-from kernelcast.tvm_compat import load_tvm, replayed_schedule
+from kernelcast.tvm_compat import available_cores, load_tvm, replayed_schedule
 
 MEASURED_SHARE = 0.2
 """Of the first generation, the fastest measured programs; the others are random. TVM's own value."""
@@ -25,26 +25,6 @@ LEAST_RANDOM = 50
 
 ASKS = 8
 """Questions in a row without a new program after which a space counts as exhausted."""
-
-
-class Strategy(StrEnum):
-    """What proposes programs. OmegaConf knows the members by their names."""
-
-    evolutionary = "evolutionary"
-    """TVM's evolutionary search with a cost model."""
-
-    replay_trace = "replay_trace"
-    """Random decisions; no cost model is asked."""
-
-
-class Choice(StrEnum):
-    """Which task has the next round. OmegaConf knows the members by their names."""
-
-    gradient = "gradient"
-    """The one that promises most for the whole, see `scheduling.next_task`."""
-
-    round_robin = "round_robin"
-    """All in turn."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +40,8 @@ class SearchSettings:
         population: programs of a generation.
         generations: of mutants, in each round.
         choice: which task has the next round.
+        threads: that make the mutants; None: one for each core that this process may use. With more than one a seed
+            no longer decides which programs are proposed.
 
     Raises:
         ConfigError: a value that cannot work; names its key.
@@ -73,12 +55,14 @@ class SearchSettings:
     population: int = 512
     generations: int = 4
     choice: Choice = Choice.gradient
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("trials", "trials_per_round", "population", "generations"):
             require_positive_integer(f"search.{name}", getattr(self, name))
-        if self.first_round is not None:
-            require_positive_integer("search.first_round", self.first_round)
+        for name in ("first_round", "threads"):
+            if getattr(self, name) is not None:
+                require_positive_integer(f"search.{name}", getattr(self, name))
         require_choice("search.strategy", self.strategy, Strategy)
         require_choice("search.choice", self.choice, Choice)
         require_share("search.exploration", self.exploration)
@@ -93,9 +77,9 @@ class SearchSettings:
         """Programs of the next round of a task that has so many trials."""
         return self.first_round if self.first_round is not None and not earlier else self.trials_per_round
 
-    def as_dict(self) -> dict[str, Any]:
-        """The settings as plain values by their keys."""
-        return {f"search.{name}": value for name, value in asdict(self).items()}
+    def identity(self) -> dict[str, Any]:
+        """What a tuning that is gone on with must agree in, by key: all but how long and how fast it searches."""
+        return {f"search.{name}": value for name, value in asdict(self).items() if name not in ("trials", "threads")}
 
 
 @dataclass(frozen=True)
@@ -145,8 +129,9 @@ class TaskSearch:
         self._size = 0
         # a search that goes on must not draw again what it drew at first
         state = int(json_hash([seed, len(known)])[:8], 16) if known else seed
+        threads = search.threads or available_cores()
         with self._named():
-            self.context = tune_context(task.workload, target, state, self._strategy())
+            self.context = tune_context(task.workload, target, state, self._strategy(), threads)
             self._spaces = self.context.generate_design_space()
 
     def propose(self, size: int, most: int) -> list[Proposal]:

@@ -24,11 +24,12 @@ from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.records import Origin
 from kernelcast.trials import TRIALS_FILE, write_trials
 from kernelcast.tuning.agreement import agree, described_timing
+from kernelcast.tuning.choices import Choice, Strategy
 from kernelcast.tuning.database import TuningDatabase
 from kernelcast.tuning.measuring import Bench, open_bench
 from kernelcast.tuning.rounds import About, ProposedProgram, Result, Round, Rounds, read_rounds_table
 from kernelcast.tuning.scheduling import TaskHistory, first_size, next_task
-from kernelcast.tuning.search import Choice, Proposal, SearchSettings, Strategy, TaskSearch
+from kernelcast.tuning.search import Proposal, SearchSettings, TaskSearch
 from kernelcast.tuning.tasks import Task
 from kernelcast.tuning.timed_model import TimedModel
 from kernelcast.tvm_compat import tvm_versions
@@ -98,8 +99,7 @@ def tune(
                 "seed": seed,
                 "network": network,
                 "tasks": [[task.workload.key, task.workload.name, task.weight] for task in tasks],
-                # more trials may be asked for later
-                **{key: value for key, value in search.as_dict().items() if key != "search.trials"},
+                **search.identity(),
                 **described_timing(runner_settings.timing),
             },
             "it would be another tuning",
