@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import psutil
 
 
 def process_identity() -> str:
-    """The name of this process; its start, in seconds since 1970, tells it from a later one with its number."""
-    return f"{socket.gethostname()}/{os.getpid()}@{psutil.Process().create_time():.2f}"
+    """The name of this process; its start tells it from a later one with its number."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}/{pid}@{process_start(pid)}"
 
 
 def process_may_live(identity: str) -> bool:
@@ -20,11 +22,47 @@ def process_may_live(identity: str) -> bool:
 
 
 def process_lives(process: str) -> bool:
-    """Whether the process `PID@START` of this machine still runs."""
-    pid, _, started = process.partition("@")
+    """Whether the process `PID@START` of this machine still runs; one that only waits to be waited for does not."""
+    number, _, started = process.partition("@")
     try:
-        found = psutil.Process(int(pid))
-        # one that has ended and that nobody has waited for stays in the list
-        return abs(found.create_time() - float(started)) < 1.0 and found.status() != psutil.STATUS_ZOMBIE
-    except (psutil.Error, ValueError):
+        pid = int(number)
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return False
+        if "-" in started:
+            return process_start(pid) == started
+        # by the clock, as names are where the system tells no better
+        return abs(psutil.Process(pid).create_time() - float(started)) < 1.0
+    except psutil.NoSuchProcess:
+        return _is_hidden(number)
+    except psutil.AccessDenied:
+        return True
+    except (ValueError, OverflowError):
         return False
+
+
+def process_start(pid: int) -> str:
+    """When the process `pid` began: in ticks since the machine's start, and which start, where the system tells.
+
+    The wall clock may be set while a process runs, and a living one would then be taken for gone.
+
+    Raises:
+        psutil.NoSuchProcess: there is none.
+    """
+    try:
+        # the name, in brackets, may be anything; the start is field 22, the state behind the name field 3
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{fields[19]}-{boot[:8]}"
+    except (OSError, IndexError):
+        return f"{psutil.Process(pid).create_time():.2f}"
+
+
+def _is_hidden(pid: str) -> bool:
+    """Whether there is a process that only its owner may look at."""
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False

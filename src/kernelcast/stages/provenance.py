@@ -64,7 +64,11 @@ def models_code_hash() -> str:
     """A hash of the code of all models: what other code trained may differ."""
     import kernelcast.models
 
-    package = Path(kernelcast.models.__file__).parent
+    return code_hash(Path(kernelcast.models.__file__).parent)
+
+
+def code_hash(package: Path) -> str:
+    """A hash of all Python files in a folder."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + path.read_bytes())
