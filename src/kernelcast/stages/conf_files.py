@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from yaml import MappingNode, Node, compose
 
 PACKAGE = re.compile(r"^#\s*@package\s+(\S+)")
+EXAMPLE = re.compile(r"^#\s+(python scripts/.*)$")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class ConfFile:
     Attributes:
         name: without its ending.
         about: the comment that it opens with.
+        examples: the commands in that comment, each with a comment of its own or none.
         package: where its keys go by its own word (`@package`); None where it has none.
         target: the `_target_` at its top; None without.
         defaults: what it takes in.
@@ -59,6 +62,7 @@ class ConfFile:
 
     name: str
     about: str
+    examples: tuple[str, ...]
     package: str | None
     target: str | None
     defaults: tuple[GroupChoice, ...]
@@ -76,12 +80,23 @@ class ConfFile:
         packages = [found[1] for line in opening if (found := PACKAGE.match(line))]
         return cls(
             name=path.stem,
-            about=_joined(line for line in opening if not PACKAGE.match(line)),
+            about=_about(opening),
+            examples=tuple(found[1] for line in opening if (found := EXAMPLE.match(line))),
             package=packages[0] if packages else None,
             target=top["_target_"].value if "_target_" in top else None,
             defaults=tuple(_choices(top["defaults"], lines)) if "defaults" in top else (),
             keys=tuple(_keys(entries, lines, len(opening))),
         )
+
+
+def read_about(path: Path) -> str:
+    """The comment that a file of conf/ opens with, without reading its keys."""
+    lines = path.read_text().splitlines()
+    return _about(list(takewhile(lambda line: line.startswith("#"), lines)))
+
+
+def _about(opening: Sequence[str]) -> str:
+    return _joined(line for line in opening if not PACKAGE.match(line) and not EXAMPLE.match(line))
 
 
 def _first_line(entries: Sequence[tuple[Node, Node]], lines: Sequence[str]) -> int:

@@ -87,7 +87,8 @@ def _options(folder: Path) -> list[Path]:
 
 def _script(root: ConfFile, conf: Path, kinds: Mapping[str, str]) -> Iterator[str]:
     yield f"### {root.name}\n"
-    yield f"`python scripts/{root.name}.py`. {root.about}\n"
+    yield f"{root.about}\n"
+    yield "\n".join(["```bash", *(root.examples or (f"python scripts/{root.name}.py",)), "```\n"])
     choices = [choice for choice in root.defaults if choice.group not in (f"schema/{root.name}", "schema")]
     groups = [
         # what every script takes is explained in its file alone

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.files import storage_errors
+from kernelcast.stages.announcing import PRINT_VARIABLE, announce
 from kernelcast.stages.config import SCHEMAS
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,9 @@ Result = TypeVar("Result")
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM, as shells have it."""
+
+QUIET = "--quiet"
+"""Flag of every script: nothing is said of the configuration at the start."""
 
 LARGEST_SEED = 2**31 - 1
 """NumPy, torch, XGBoost, Optuna and TVM all take seeds from 0 to here."""
@@ -38,7 +42,9 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         main: the entry point.
         flags: command-line flags and the overrides that they stand for.
     """
-    sys.argv[1:] = [(flags or {}).get(argument, argument) for argument in sys.argv[1:]]
+    answer_questions(flags or {})
+    typed = [(flags or {}).get(argument, argument) for argument in sys.argv[1:] if argument != QUIET]
+    sys.argv[1:] = [with_own_key(argument, Path(sys.argv[0]).stem) for argument in typed]
     # with it Hydra raises its errors instead of printing them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")
     try:
@@ -66,8 +72,45 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         )
         sys.exit(1)
     except BrokenPipeError:
-        # whoever read the output, `head` for one, has enough of it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_output()
+
+
+def with_own_key(argument: str, root: str) -> str:
+    """The argument with the key that `root` has for it: `model=gcn` is `model_name=gcn` where a model has only a name.
+
+    Hydra takes `model=...` for the choice of a file wherever there is a folder conf/model.
+    """
+    name, equals, value = argument.partition("=")
+    known = set(known_keys(root))
+    return f"{name}_name={value}" if equals and name not in known and f"{name}_name" in known else argument
+
+
+def answer_questions(flags: Mapping[str, str]) -> None:
+    """Ends the process where the command line asks for `--help` or `--version`; notes `--quiet` in the environment."""
+    asked = sys.argv[1:]
+    script = Path(sys.argv[0])
+    if {"--help", "-h"} & set(asked):
+        from kernelcast.stages.help import help_page
+
+        try:
+            print(help_page(script.resolve().parents[1] / "conf", script.stem, asked, flags))
+        except ConfigError as error:
+            sys.exit(f"configuration of {script}: {error}")
+        except BrokenPipeError:
+            silence_output()
+        sys.exit()
+    if "--version" in asked:
+        from kernelcast.stages.help import version_lines
+
+        print(*version_lines(), sep="\n")
+        sys.exit()
+    if QUIET in asked:
+        os.environ[PRINT_VARIABLE] = "false"
+
+
+def silence_output() -> None:
+    """Whoever read the output, `head` for one, has enough of it; Python would complain once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Result:
@@ -79,6 +122,7 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
         OmegaConf.resolve(config)
         check_root(config)
         check_seed(config)
+        announce(config)
         with storage_errors(Path(config.paths.root)):
             return stage(config)
     except KernelcastError as error:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from kernelcast.errors import ConfigError
+from kernelcast.tuning.choices import Strategy
 from kernelcast.tuning.learning import Frozen, Learning
-from kernelcast.tuning.search import Strategy
 from kernelcast.tvm_compat import available_cores
 
 
