@@ -22,7 +22,7 @@ from kernelcast.exchange.database import (
     read_workloads,
 )
 from kernelcast.exchange.foreign import ARGUMENT_INFO, module_writer, trace_key
-from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, target_json
+from kernelcast.exchange.metaschedule import DATABASE_RECORDS, DATABASE_WORKLOADS, PREDICTED_FILE, target_json
 from kernelcast.exchange.replay import Replayed, replay
 from kernelcast.exchange.set_aside import SetAside
 from kernelcast.exchange.times import fault_of
@@ -83,10 +83,15 @@ def import_database(
 
     Raises:
         MissingInputError: a file is missing.
-        ConfigError: no record has this target, or records of several targets do.
+        ConfigError: no record has this target, or records of several targets do; or its times are predictions.
         MalformedDataError: nothing can be read; says where, why and what to do.
     """
     workload_path, record_path = (database_file(folder, name) for name in (DATABASE_WORKLOADS, DATABASE_RECORDS))
+    if (folder / PREDICTED_FILE).is_file():
+        raise ConfigError(
+            f"{folder}: the run times of this database were predicted by a model, and nobody measured them; import one "
+            "that was measured"
+        )
     aside = SetAside()
     load_tvm()
     workloads = read_workloads(workload_path, aside)

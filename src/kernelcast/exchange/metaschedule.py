@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 DATABASE_WORKLOADS = "database_workload.json"
 DATABASE_RECORDS = "database_tuning_record.json"
 NAMES_FILE = "kernelcast_workloads.json"
+PREDICTED_FILE = "predicted.json"
+"""Beside the schedules that a model chose: their run times are its predictions, and nobody measured them."""
+
 DATABASE_FILES = (DATABASE_WORKLOADS, DATABASE_RECORDS, NAMES_FILE)
 
 
@@ -50,7 +53,7 @@ def write_database(measurements: Measurements, directory: Path, times: Times) ->
         for key, workload in measurements.workloads.items():
             line, arguments[key] = _workload_line(workload)
             stream.write(line + "\n")
-    write_json(directory / NAMES_FILE, [_description(workload) for workload in measurements.workloads.values()])
+    write_json(directory / NAMES_FILE, [described(workload) for workload in measurements.workloads.values()])
     targets: dict[str, str] = {}
     counts = {"measured": 0, "failed": 0}
     with (directory / DATABASE_RECORDS).open("w") as stream:
@@ -101,7 +104,8 @@ def _unboxed(value: Any) -> Any:
     return value.value
 
 
-def _description(workload: Workload) -> dict[str, Any]:
+def described(workload: Workload) -> dict[str, Any]:
+    """What `NAMES_FILE` has of a workload: all but its module."""
     return {name: value for name, value in dataclasses.asdict(workload).items() if name != "module"}
 
 

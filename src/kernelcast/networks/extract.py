@@ -26,10 +26,12 @@ def workloads_of(request: Request) -> tuple[list[Workload], list[str]]:
         ConfigError: there are none.
     """
     from kernelcast.networks.kernels import network_module, network_workloads
-    from kernelcast.networks.user_file import own_function_workload
+    from kernelcast.networks.user_file import own_function_workload, own_script_workload
 
     if request.source == "function":
         return [own_function_workload(request)], []
+    if request.source == "script":
+        return [own_script_workload(request)], []
     return network_workloads(request, network_module(request.name, *network_parts(request), request.fused))
 
 

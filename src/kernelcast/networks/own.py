@@ -25,6 +25,16 @@ def own_function(name: str, file: str, function: str, arguments: dict[str, Any] 
     return Request(name, "function", _of_file(name, file, function=function, arguments=arguments))
 
 
+def own_script(name: str, file: str) -> Request:
+    """The only TensorIR in a Python file, as TVM prints it by `module.script()` or with imports of its own.
+
+    Args:
+        name: of the workload.
+        file: the Python file.
+    """
+    return Request(name, "script", _of_file(name, file, arguments=None))
+
+
 def own_network(
     name: str,
     file: str,

@@ -19,7 +19,7 @@ class Request:
     Attributes:
         name: of the entry in the configuration; the names of its workloads begin with it.
         source: what makes it: `architecture` (one of `kernelcast.networks.architectures`), `module` (a network of the
-            user's) or `function` (a tensor program of the user's).
+            user's), `function` (a tensor program of the user's) or `script` (the only one in a file of TVMScript).
         arguments: of the source, as JSON has them.
         network: what `Workload.networks` calls it; empty for a single program.
         fused: whether operators are fused into kernels.

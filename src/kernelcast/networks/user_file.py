@@ -6,7 +6,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,31 @@ def own_function_workload(request: Request) -> Workload:
         raise ConfigError(f"workload.{name}: {path}: {given['function']} cannot be measured: {reason}")
     arguments = {**given["arguments"], "parameters": parameters(module)}
     return Workload(structural_key(module), name, kind_of(given["function"]), arguments, module_json(module))
+
+
+def own_script_workload(request: Request) -> Workload:
+    """The workload of the only TensorIR in a file, scheduled or not.
+
+    Raises:
+        ConfigError: there is none, or more than one.
+    """
+    tvm = load_tvm()
+    from tvm.script import ir, relax, tirx
+
+    path, name = Path(request.arguments["file"]), request.name
+    # what TVM prints leaves its imports out
+    loaded = _load(name, path, {"I": ir, "T": tirx, "R": relax, "tvm": tvm})
+    found = {known: value for known, value in vars(loaded).items() if not known.startswith("_") and _is_program(value)}
+    if len(found) != 1:
+        listed = f"several programs ({', '.join(found)})" if found else "no TensorIR"
+        raise ConfigError(
+            f"workload.{name}: {path} holds {listed}; name what "
+            "is meant: module=NAME and example=NAME for a torch.nn.Module and its input, function=NAME for a tensor "
+            "program"
+        )
+    [(known, made)] = found.items()
+    module = _program(name, f"{path}: {known}", made)
+    return Workload(structural_key(module), name, "program", {"parameters": parameters(module)}, module_json(module))
 
 
 def own_network_parts(request: Request) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -92,7 +117,7 @@ def _made(
         raise _raised(name, path, f"{attribute} raised", error) from error
 
 
-def _load(name: str, path: Path) -> Any:
+def _load(name: str, path: Path, names: Mapping[str, Any] | None = None) -> Any:
     if not path.is_file():
         raise ConfigError(
             f"workload.{name}.file: there is no file {path}; a relative name begins at the folder where the command is "
@@ -107,6 +132,7 @@ def _load(name: str, path: Path) -> Any:
     assert spec is not None, "a loader was given"
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    vars(module).update(names or {})
     # as `python FILE` has it
     sys.path.insert(0, str(path.resolve().parent))
     try:

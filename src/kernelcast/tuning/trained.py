@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -16,6 +16,8 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.dataset.plan import ASSUMED_CACHE_BYTES
 from kernelcast.graphs.dataset.store import StoredTarget
 from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.ragged import View
+from kernelcast.graphs.trace import trace_view
 from kernelcast.models.protocol import CostModel
 from kernelcast.models.saved import load_model, save_model
 from kernelcast.models.trained_on import TrainedOn
@@ -121,12 +123,12 @@ class TrainedModel:
 
     def require_target(self, target: Any) -> None:
         """See `Judge`."""
-        self._stored_target(target_entries(target))
+        self.stored_target(target_entries(target))
 
     def judge(self, schedules: Sequence[Any], keys: Sequence[str], target: Any, with_rows: bool) -> Judged:
         """See `Judge`."""
         entries = target_entries(target)
-        stored = self._stored_target(entries)
+        stored = self.stored_target(entries)
         known = self.trained_on
         if with_rows and "features" not in known.columns:
             raise ConfigError(
@@ -148,22 +150,24 @@ class TrainedModel:
         rows = np.full((len(schedules), width), np.nan, dtype=np.float32)
         if not len(read.kept):
             return Judged(predicted, rows, read.faults)
-        programs = Programs.in_memory(
-            read.views,
-            log_seconds=np.zeros(len(read.kept)),
-            workload=np.zeros(len(read.kept), dtype=np.int32),
-            workload_names=("candidates",),
-            program_key=np.array(keys, dtype=np.str_)[read.kept],
-            targets=(stored.label,),
-            machines=(_of_cores(machine, entries),),
-            feature_version=known.feature_version,
-        )
-        predicted[read.kept] = self.model.predict(programs)
-        if np.isnan(predicted).any():
-            raise MalformedDataError("the model's prediction of a candidate is no number; train it again")
+        programs = self._programs(read.views, np.array(keys, dtype=np.str_)[read.kept], stored, entries)
+        predicted[read.kept] = self._predicted(programs)
         if with_rows:
             rows[read.kept] = programs.features.values
         return Judged(predicted, rows, read.faults)
+
+    def judge_traces(self, traces: Sequence[str], keys: Sequence[str], target: Any) -> Float64[np.ndarray, " traces"]:
+        """Predicts schedule traces in JSON with the keys `keys` for a TVM target; for a model that looks at no more.
+
+        Raises:
+            ConfigError: it was trained for another target.
+            MalformedDataError: its features are of another version.
+        """
+        entries = target_entries(target)
+        stored = self.stored_target(entries)
+        views = {"trace": trace_view(list(traces))}
+        require_columns(views, self.trained_on.columns)
+        return self._predicted(self._programs(views, np.array(keys, dtype=np.str_), stored, entries))
 
     def save(self, directory: Path) -> None:
         """See `Judge`."""
@@ -173,8 +177,36 @@ class TrainedModel:
         """See `Judge`."""
         return self.load(directory, self.any_target)
 
-    def _stored_target(self, entries: dict[str, Any]) -> StoredTarget:
-        """That of the model's targets that is this one; the most similar one of its kind where any will do."""
+    def _programs(
+        self, views: Mapping[str, View], keys: np.ndarray, stored: StoredTarget, entries: dict[str, Any]
+    ) -> Programs:
+        count = len(keys)
+        return Programs.in_memory(
+            views,
+            log_seconds=np.zeros(count),
+            workload=np.zeros(count, dtype=np.int32),
+            workload_names=("candidates",),
+            program_key=keys,
+            targets=(stored.label,),
+            machines=(_of_cores(stored.machine, entries),),
+            feature_version=self.trained_on.feature_version,
+        )
+
+    def _predicted(self, programs: Programs) -> Float64[np.ndarray, " programs"]:
+        predicted = self.model.predict(programs)
+        if np.isnan(predicted).any():
+            raise MalformedDataError("the model's prediction of a candidate is no number; train it again")
+        return predicted
+
+    def stored_target(self, entries: Mapping[str, Any]) -> StoredTarget:
+        """That of the model's targets that is this one; the most similar one of its kind where any will do.
+
+        Args:
+            entries: a target as a plain dict.
+
+        Raises:
+            ConfigError: it was trained for another one.
+        """
         names = ("kind", *DECISIVE.get(str(entries["kind"]), ()))
         targets = self.trained_on.targets
 
@@ -187,7 +219,7 @@ class TrainedModel:
         trained = " or ".join(json.dumps({name: one.target.get(name) for name in names}) for one in targets)
         wanted = json.dumps({name: entries.get(name) for name in names})
         raise ConfigError(
-            f"the model was trained for {trained}, and programs for {wanted} are to be tuned, of which it knows "
+            f"the model was trained for {trained}, and these programs are for {wanted}, of which it knows "
             "nothing; train a model on measurements of this target"
             + ("" if self.any_target else ", or set any_target=true to use it all the same")
         )

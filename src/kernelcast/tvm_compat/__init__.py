@@ -16,6 +16,7 @@ from kernelcast.tvm_compat.loading import (
 )
 from kernelcast.tvm_compat.mlp_model import predict_mlp, store_scale, train_mlp
 from kernelcast.tvm_compat.modules import (
+    is_scheduled,
     module_json,
     parse_module,
     replayed_schedule,
@@ -53,6 +54,7 @@ __all__ = [
     "describe_gpu",
     "device_of",
     "is_of_this_machine",
+    "is_scheduled",
     "keep_exceptions",
     "load_intrinsics",
     "load_tvm",

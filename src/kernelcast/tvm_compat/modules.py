@@ -14,6 +14,9 @@ from kernelcast.tvm_compat.loading import load_tvm
 if TYPE_CHECKING:
     import tvm
 
+PLAIN_BINDINGS = ("ir.Var", "ir.IntImm")
+"""What the axes of an unscheduled block are bound to: a loop, or a constant where the axis has one step."""
+
 
 def runnable_module(module: Any) -> tvm.IRModule:
     """The part of a scheduled program that is built and timed, as by MetaSchedule's own builder.
@@ -53,6 +56,24 @@ def parse_module(text: str) -> tvm.IRModule:
 def module_json(module: Any) -> str:
     """A TVM module as JSON, which `parse_module` reads."""
     return str(load_tvm().ir.save_json(module))
+
+
+def is_scheduled(text: str) -> bool:
+    """Whether a module in JSON has a schedule already: a loop that is not plain, or a block that is not bound to loops.
+
+    A module without one has serial loops alone, and each axis of a block is one of them.
+    """
+    nodes = json.loads(text)["nodes"]
+    for node in nodes:
+        if node["type"] == "tirx.For":
+            data = node["data"]
+            if data["kind"] != 0 or nodes[data["annotations"]]["data"]:
+                return True
+        if node["type"] == "s_tir.SBlockRealize":
+            bound = nodes[node["data"]["iter_values"]]["data"]
+            if any(nodes[value]["type"] not in PLAIN_BINDINGS for value in bound):
+                return True
+    return False
 
 
 def scheduled_module(workload: Workload, trace: str) -> tvm.IRModule:

@@ -1,0 +1,160 @@
+"""An answer on the terminal: the best programs of a workload, or a line a workload with the network's sum."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from kernelcast.evaluation.metrics import kendall_tau, mape
+from kernelcast.prediction.answer import Answer
+from kernelcast.prediction.subjects import Origin
+
+ABSENT = "-"
+NO_TIMES = (
+    "This model predicts an order, no times: scores have no unit and compare programs of one workload only; "
+    "times of the best are an estimate from the model's validation."
+)
+WORDS = {
+    Origin.GIVEN: "given program",
+    Origin.DRAWN: "random schedule",
+    Origin.RECORDED: "recorded program",
+}
+LEAST_MEASURED = 2
+"""Programs of a workload without which there is no order to compare."""
+
+
+def heading(answer: Answer, top: int) -> str:
+    """What the table shows."""
+    counts = Counter(one.origin for one in answer.subjects)
+    counted = ", ".join(f"{count} {WORDS[origin]}{'s' * (count != 1)}" for origin, count in counts.items())
+    if len(answer.groups) > 1:
+        return f"{len(answer.groups)} workloads: {counted}"
+    [(_, name)] = answer.groups
+    shown = f", the {top} that are predicted to be fastest" if len(answer.subjects) > top else ""
+    return f"{name}: {counted}{shown}"
+
+
+def table(answer: Answer, top: int) -> Table:
+    """The `top` best programs of a workload; of several workloads one line each."""
+    return _programs(answer, top) if len(answer.groups) == 1 else _workloads(answer)
+
+
+def notes(answer: Answer) -> list[str]:
+    """What the tables do not say, a line each."""
+    lines = [] if answer.times else [NO_TIMES]
+    lines += _sums(answer)
+    agreement = _agreement(answer)
+    return [*lines, agreement] if agreement else lines
+
+
+def _programs(answer: Answer, top: int) -> Table:
+    [rows] = answer.groups.values()
+    table = _table()
+    measured = bool(np.isfinite(answer.measured_microseconds[rows]).any())
+    table.add_column("rank", justify="right")
+    table.add_column("program", no_wrap=True)
+    table.add_column("predicted us" if answer.times else "score", justify="right")
+    table.add_column("ratio to best", justify="right")
+    if measured:
+        table.add_column("measured us", justify="right")
+    for row in rows[:top].tolist():
+        predicted = answer.microseconds[row] if answer.times else answer.predicted[row]
+        cells = [
+            str(answer.ranks.get(row, ABSENT)),
+            answer.subjects[row].program_key or ABSENT,
+            number(predicted),
+            ratio(answer.ratios[row]),
+        ]
+        table.add_row(*map(Text, [*cells, *([number(answer.measured_microseconds[row])] if measured else [])]))
+    return table
+
+
+def _workloads(answer: Answer) -> Table:
+    weights = any(one.workload.networks for one in answer.subjects)
+    measured = bool(np.isfinite(answer.measured_microseconds).any())
+    table = _table()
+    table.add_column("workload", overflow="fold", min_width=24)
+    heads = ["programs"]
+    heads += ["best us", "median us"] if answer.times else ["best score", "median ratio"]
+    heads += ["runs", "us in all"] if weights and answer.times else ["runs"] if weights else []
+    heads += ["measured best", "of predicted"] if measured else []
+    for head in heads:
+        table.add_column(head, justify="right")
+    for (_, name), rows in answer.groups.items():
+        known = rows[np.isfinite(answer.predicted[rows])]
+        if not len(known):
+            table.add_row(Text(name), str(len(rows)), *[ABSENT] * (len(heads) - 1))
+            continue
+        best, weight = int(known[0]), sum(answer.subjects[known[0]].workload.networks.values())
+        cells = [str(len(rows))]
+        cells += (
+            [number(answer.microseconds[best]), number(np.median(answer.microseconds[known]))]
+            if answer.times
+            else [number(answer.predicted[best]), ratio(np.median(answer.ratios[known]))]
+        )
+        if weights:
+            cells.append(str(weight) if weight else ABSENT)
+            if answer.times:
+                cells.append(number(weight * answer.microseconds[best]) if weight else ABSENT)
+        if measured:
+            times = answer.measured_microseconds[rows]
+            cells += [number(np.nanmin(times)) if np.isfinite(times).any() else ABSENT]
+            cells += [number(answer.measured_microseconds[best])]
+        table.add_row(*map(Text, [name, *cells]))
+    return table
+
+
+def _sums(answer: Answer) -> list[str]:
+    """What each network takes in all, by the best predicted program of each kernel."""
+    if len(answer.groups) == 1:
+        return []
+    sums: Counter[str] = Counter()
+    without: Counter[str] = Counter()
+    for rows in answer.groups.values():
+        best = int(rows[0])
+        for network, weight in answer.subjects[best].workload.networks.items():
+            sums[network] += weight * answer.microseconds[best] if np.isfinite(answer.microseconds[best]) else 0.0
+            without[network] += not np.isfinite(answer.predicted[best])
+    if not answer.times:
+        return [f"{network}: times of kernels cannot be added up by a model of order" for network in sums]
+    return [
+        f"{network}: {number(total)} us in all, by the best predicted program of each kernel, each as often as it runs"
+        + (f"; {without[network]} kernels without a prediction are not counted" if without[network] else "")
+        for network, total in sums.items()
+    ]
+
+
+def _agreement(answer: Answer) -> str:
+    """How the predictions of measured programs agree with the times; empty where too few were measured."""
+    known = np.isfinite(answer.measured_microseconds) & np.isfinite(answer.predicted)
+    groups = [rows[known[rows]] for rows in answer.groups.values()]
+    taus = [
+        kendall_tau(answer.measured_microseconds[rows], answer.predicted[rows])
+        for rows in groups
+        if len(np.unique(answer.measured_microseconds[rows])) >= LEAST_MEASURED
+    ]
+    if not taus:
+        return ""
+    text = f"Against the measured times: Kendall's tau {np.nanmean(taus):.2f} within workloads (mean of {len(taus)})"
+    if answer.times:
+        truth = np.log(answer.measured_microseconds[known] * 1e-6)
+        text += f", mean error of the times {mape(truth, answer.predicted[known]):.0%}"
+    return f"{text}; programs that the model was trained on say nothing about new ones."
+
+
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def number(value: float) -> str:
+    """Four significant digits; a dash where there is no value."""
+    return f"{value:.4g}" if np.isfinite(value) else ABSENT
+
+
+def ratio(value: float) -> str:
+    """How many times the best."""
+    return f"{value:.2f}" if np.isfinite(value) else ABSENT
