@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from kernelcast.errors import ConfigError, MissingInputError
 from kernelcast.models.saved import MODEL_FILE
+from kernelcast.stages.registry import CHAMPION, MODEL_ARTIFACT, NAME
 from kernelcast.tuning.trained import MODEL_FOLDER, TrainedModel
 
 if TYPE_CHECKING:
@@ -24,13 +25,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CHAMPION = "champion"
-REGISTERED_NAME = "kernelcast"
-"""The registered model of the split that decides by default, see `registry.registered_name`."""
-
 REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))?")
 RUN = re.compile(r"(?:runs:/)?(?P<run>[0-9a-f]{32})(?:/model)?")
-PACKED_MODEL = "artifacts/model"
+PACKED_MODEL = f"artifacts/{MODEL_ARTIFACT}"
 """Where `registry.pack` puts the model within a registered one."""
 
 REGISTER = (
@@ -181,7 +178,7 @@ def _champion(client: MlflowClient) -> ModelVersion:
     if not named:
         raise MissingInputError(f"model={CHAMPION}: no model is registered at {client.tracking_uri}; {REGISTER}")
     champions = [client.get_model_version_by_alias(model.name, CHAMPION) for model in named]
-    default = [version for version in champions if version.name == REGISTERED_NAME]
+    default = [version for version in champions if version.name == NAME]
     chosen = default[0] if default else max(champions, key=lambda version: int(version.creation_timestamp))
     if len(champions) > 1:
         others = ", ".join(f"models:/{one.name}@{CHAMPION}" for one in champions if one is not chosen)

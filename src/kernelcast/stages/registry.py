@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHAMPION = "champion"
+NAME, MAIN_SPLIT = "kernelcast", "workload"
+"""The registered model of this split has the plain name; of another one the split's is added."""
+
 MODEL_ARTIFACT = "model"
 TRAINING_ARTIFACT = "training"
 """Names of what a registered model brings along."""
@@ -59,7 +62,7 @@ def register(config: DictConfig) -> None:
 
     results = read_results(Path(config.paths.evaluation))
     candidate = best_candidate(results, config)
-    name = config.name or f"kernelcast-{config.split}"
+    name = config.name or registered_name(config.split)
     with tracked_run(config, f"register {name}", "register") as run:
         run.dataset("graphs", candidate.training["data_hash"], Path(config.paths.graphs))
         known = version_of(run.client, name, candidate)
@@ -69,6 +72,11 @@ def register(config: DictConfig) -> None:
             candidate.folder.name, config.split, version.version, name, ", as before" if known else "",
         )  # fmt: skip
         decide_champion(run.client, name, version, config)
+
+
+def registered_name(split: str) -> str:
+    """The name of the registered model whose champion the test programs of `split` decide."""
+    return NAME if split == MAIN_SPLIT else f"{NAME}-{split}"
 
 
 def best_candidate(results: Results, config: DictConfig) -> Candidate:
@@ -88,13 +96,13 @@ def best_candidate(results: Results, config: DictConfig) -> Candidate:
     if config.split not in splits:
         raise ConfigError(f"split={config.split} was not evaluated; choose from {', '.join(splits)}")
     models = [model for model in splits[config.split].models if model.role != Role.CEILING]
-    if config.model is None:
+    if config.model_name is None:
         models = [model for model in models if model.role == Role.LEARNED]
     else:
         known = ", ".join(model.model for model in models)
-        models = [model for model in models if model.model == config.model]
+        models = [model for model in models if model.model == config.model_name]
         if not models:
-            raise ConfigError(f"model={config.model} was not evaluated on {config.split}; choose from {known}")
+            raise ConfigError(f"model={config.model_name} was not evaluated on {config.split}; choose from {known}")
     best = best_of(models, config.metric)
     if best is None:
         raise ConfigError(f"no model of the split {config.split} has a value of metric={config.metric}")

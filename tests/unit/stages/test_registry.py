@@ -41,7 +41,7 @@ def folder(trained_folder: PipelineFolder, tmp_path_factory: pytest.TempPathFact
 
 
 def config_of(folder: PipelineFolder, **changed: object) -> DictConfig:
-    asked = {"split": "random", "model": None, "metric": "kendall_tau", "name": None, "replace": False}
+    asked = {"split": "random", "model_name": None, "metric": "kendall_tau", "name": None, "replace": False}
     return OmegaConf.merge(folder.config, asked, changed)
 
 
@@ -84,10 +84,10 @@ def test_a_worse_one_does_not_replace_it_unless_asked(folder: PipelineFolder, ca
     with caplog.at_level(logging.INFO):
         register(config_of(folder))
         assert "as before" in caplog.text
-        register(config_of(folder, model="random"))
+        register(config_of(folder, model_name="random"))
     assert "stays the champion" in caplog.text
     assert champion(folder).version == first.version
-    register(config_of(folder, model="random", replace=True))
+    register(config_of(folder, model_name="random", replace=True))
     assert champion(folder).tags["model"] == "random"
     register(config_of(folder))
     assert champion(folder).version == first.version
@@ -105,9 +105,9 @@ def test_only_equal_test_programs_are_compared() -> None:
     ("changed", "message"),
     [
         ({"split": "kind"}, "split=kind was not evaluated; choose from random, workload"),
-        ({"model": "gcn"}, "model=gcn was not evaluated on random; choose from"),
+        ({"model_name": "gcn"}, "model=gcn was not evaluated on random; choose from"),
         ({"metric": "speed"}, "metric=speed is not known"),
-        ({"metric": "mape", "model": "random"}, "has a value of metric=mape"),
+        ({"metric": "mape", "model_name": "random"}, "has a value of metric=mape"),
     ],
 )
 def test_what_is_not_there_is_said(folder: PipelineFolder, changed: dict, message: str) -> None:
