@@ -23,11 +23,19 @@ class PredictionKind(StrEnum):
     """Only the order within one workload means something; no MAPE can be taken of it."""
 
 
+class TrainingPruned(Exception):
+    """What a `MetricLog` raises to end a training that is not worth going on with; nothing has failed."""
+
+
 class MetricLog(Protocol):
     """Where a model writes how its training goes."""
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
-        """Records `values` (name to number) at `step` (epoch or boosting round, from 0)."""
+        """Records `values` (name to number) at `step` (epoch or boosting round, from 0).
+
+        Raises:
+            TrainingPruned: the training is to end; `fit` lets it through.
+        """
 
 
 class CostModel(Protocol):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -16,7 +14,19 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.stages.tracking import PARENT_VARIABLE, close_stale_runs, open_experiment, provenance_tags
+from kernelcast.files import read_json
+from kernelcast.stages.process_identity import process_identity
+from kernelcast.stages.studies import (
+    RECORD_FOLDER,
+    STATE_TAG,
+    STUDY_TAG,
+    SUMMARY_FILE,
+    SWEEPER_VARIABLE,
+    TRIAL_TAG,
+    shown,
+)
+from kernelcast.stages.sweep_job import set_in_jobs
+from kernelcast.stages.tracking import PARENT_VARIABLE, TrackedRun, close_stale_runs, start_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -39,70 +49,114 @@ class ParentRun(Callback):
     """
 
     def __init__(self) -> None:
-        self.client: MlflowClient | None = None
-        self.run_id = ""
-        self.experiment_id = ""
+        self.run: TrackedRun | None = None
+        self.experiment = ""
         self.maximize = True
+        self.record = Path()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Launchers send callbacks along with jobs, in which there is nothing to close."""
+        return {**self.__dict__, "run": None}
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Opens the parent run and tells the jobs of it through the environment."""
+        """Opens the parent run and tells the jobs of it, in whatever process they run."""
         self.maximize = config.direction == "maximize"
-        self.client, self.experiment_id = open_experiment(config)
-        close_stale_runs(self.client, self.experiment_id)
+        self.record = Path(config.hydra.sweep.dir) / RECORD_FOLDER
+        self.experiment = config.tracking.experiment
         overrides = " ".join(config.hydra.overrides.task)
-        study = OmegaConf.select(config, "hydra.sweeper.storage", default=None)
-        tags = {
-            **provenance_tags(Path(config.paths.root)),
-            "kernelcast.stage": "sweep",
-            OVERRIDES_TAG: overrides,
-            **({"kernelcast.study": str(study)} if study else {}),
-        }
-        run = self.client.create_run(self.experiment_id, run_name=f"sweep {overrides}"[:200], tags=tags)
-        self.run_id = run.info.run_id
-        os.environ[PARENT_VARIABLE] = self.run_id
+        storage = OmegaConf.select(config, "hydra.sweeper.storage", default=None)
+        tags = {OVERRIDES_TAG: overrides, **({STUDY_TAG: shown(str(storage))} if storage else {})}
+        run = self.run = start_run(config, f"sweep {overrides}"[:200], "sweep", tags)
         atexit.register(self.close)
+        set_in_jobs(config, {PARENT_VARIABLE: run.run_id, SWEEPER_VARIABLE: process_identity()})
         settings = config.copy()
         with open_dict(settings):
             del settings["hydra"]
-        self.client.log_text(self.run_id, OmegaConf.to_yaml(settings), "config.yaml")
+        run.text(OmegaConf.to_yaml(settings), "config.yaml")
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Closes the parent run."""
         self.close(complete=True)
 
     def close(self, complete: bool = False) -> None:
-        """Writes the best child's value and overrides on the parent, prints a table of all, ends the run.
+        """Writes the best and what the sweep has left on the parent, ends the run; of a grid also prints a table.
 
         Args:
             complete: Hydra came to the end of the sweep; a study that had all its trials has no children then.
         """
-        if self.client is None:
+        if self.run is None:
             return
-        client, self.client = self.client, None
-        os.environ.pop(PARENT_VARIABLE, None)
+        run, self.run = self.run, None
         atexit.unregister(self.close)
         status = "FAILED"
         try:
-            children = child_runs(client, self.experiment_id, self.run_id)
+            children = self._children(run)
             scored = [child for child in children if OBJECTIVE_METRIC in child.data.metrics]
-            if scored:
-                pick = max if self.maximize else min
-                self._write_best(client, pick(scored, key=lambda child: child.data.metrics[OBJECTIVE_METRIC]))
-            print_children(children)
-            if {"KILLED", "RUNNING"} & {child.info.status for child in children}:
-                status = "KILLED"
-            elif scored or (complete and not children):
+            study = read_json(self.record / SUMMARY_FILE, "train") if self.record.is_dir() else None
+            if study is not None:
+                write_study(run, study, self.record)
+            else:
+                if scored:
+                    pick = max if self.maximize else min
+                    write_best(run, pick(scored, key=lambda child: child.data.metrics[OBJECTIVE_METRIC]))
+                print_children(children)
+            if complete and (study is not None or scored or not children):
                 status = "FINISHED"
+            elif {"KILLED", "RUNNING"} & {child.info.status for child in children}:
+                status = "KILLED"
+            elif scored and study is None:
+                status = "FINISHED"
+            if study is not None:
+                self._close_trials(run, study)
         finally:
-            client.set_terminated(self.run_id, status)
+            run.end(status)
 
-    def _write_best(self, client: MlflowClient, best: Run) -> None:
-        client.log_metric(self.run_id, f"best/{OBJECTIVE_METRIC}", best.data.metrics[OBJECTIVE_METRIC])
-        client.log_param(self.run_id, "best.run_id", best.info.run_id)
-        for override in shlex.split(best.data.tags.get(OVERRIDES_TAG, "")):
-            key, _, value = override.partition("=")
-            # MLflow refuses what Hydra's keys may have besides: + ~ @
-            client.log_param(self.run_id, "best." + re.sub(r"[^\w./-]", "", key), value)
+    def _children(self, run: TrackedRun) -> list[Run]:
+        """The runs of the jobs; none where the store does not answer."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            experiment = run.client.get_experiment_by_name(self.experiment)
+            # of jobs whose process was killed while the sweep went on
+            close_stale_runs(run.client, experiment.experiment_id)
+            return child_runs(run.client, experiment.experiment_id, run.run_id)
+        except (MlflowException, AttributeError) as error:
+            logger.warning("the runs of the jobs cannot be read: %s", error)
+            return []
+
+    def _close_trials(self, run: TrackedRun, study: dict[str, Any]) -> None:
+        """Says on runs whose process was killed, also in an earlier sweep, how their trials stand."""
+        from mlflow.exceptions import MlflowException
+
+        query = f"tags.`{STUDY_TAG}` = '{study['storage']}' AND tags.`{STATE_TAG}` = 'RUNNING'"
+        try:
+            experiment = run.client.get_experiment_by_name(self.experiment)
+            for child in run.client.search_runs([experiment.experiment_id], query, max_results=1000):
+                state = study["states"].get(child.data.tags.get(TRIAL_TAG, ""), "INTERRUPTED")
+                run.client.set_tag(child.info.run_id, STATE_TAG, state)
+        except (MlflowException, AttributeError) as error:
+            logger.warning("the runs of the trials cannot be read: %s", error)
+
+
+def write_best(run: TrackedRun, best: Run) -> None:
+    """Writes the best job of a grid on the parent."""
+    params = dict(override.partition("=")[::2] for override in shlex.split(best.data.tags.get(OVERRIDES_TAG, "")))
+    _write_values(run, best.data.metrics[OBJECTIVE_METRIC], {"run_id": best.info.run_id, **params})
+
+
+def write_study(run: TrackedRun, study: dict[str, Any], record: Path) -> None:
+    """Writes the best trial of a study, maybe of an earlier sweep, on the parent, and stores what is kept of the study."""
+    run.artifact(record, RECORD_FOLDER)
+    run.tags({STUDY_TAG: study["storage"], "kernelcast.study_name": study["study"]})
+    best = study.get("best")
+    if best is not None:
+        _write_values(run, best["value"], {"run_id": best["run_id"], "trial": best["trial"], **best["params"]})
+
+
+def _write_values(run: TrackedRun, objective: float, params: dict[str, Any]) -> None:
+    run.metrics({f"best/{OBJECTIVE_METRIC}": objective})
+    # what Hydra's keys may have besides is no part of a name
+    run.params({"best." + key.lstrip("+~"): value for key, value in params.items()})
 
 
 def child_runs(client: MlflowClient, experiment_id: str, parent: str) -> list[Run]:

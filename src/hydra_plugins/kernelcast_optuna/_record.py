@@ -1,0 +1,123 @@
+"""What a sweep leaves beside its jobs: the study, its trials as a table, its plots, the best of them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna import Study
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+from rich.console import Console
+from rich.table import Table
+
+from kernelcast.files import atomic_directory, write_json
+from kernelcast.stages.studies import SUMMARY_FILE, TrialNote, shown
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_FILE = "study.journal"
+TRIALS_FILE = "trials.csv"
+PAGE_FILE = "study.html"
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title></head><body style="font-family: sans-serif; max-width: 70rem; margin: auto; padding: 1rem">
+<h1>{title}</h1>
+{plots}
+</body></html>
+"""
+
+
+def record(study: Study, storage: str, objective: str, folder: Path) -> None:
+    """Writes study, table, plots and summary into `folder`, whole or not at all."""
+    with atomic_directory(folder) as temporary:
+        copy = JournalStorage(JournalFileBackend(str(temporary / JOURNAL_FILE)))
+        optuna.copy_study(
+            from_study_name=study.study_name,
+            from_storage=study._storage,
+            to_storage=copy,
+            to_study_name=study.study_name,
+        )
+        study.trials_dataframe().to_csv(temporary / TRIALS_FILE, index=False)
+        (temporary / PAGE_FILE).write_text(page(study, objective))
+        write_json(temporary / SUMMARY_FILE, summary(study, storage, objective))
+    logger.info("the study, its %s and plots (%s) are in %s", TRIALS_FILE, PAGE_FILE, folder)
+
+
+def summary(study: Study, storage: str, objective: str) -> dict[str, Any]:
+    """What the parent run shows: where the study is, how its trials ended, the best of them."""
+    trials = study.get_trials(deepcopy=False)
+    found: dict[str, Any] = {
+        "study": study.study_name,
+        "storage": shown(storage),
+        "objective": objective,
+        "states": {str(trial.number): trial.state.name for trial in trials},
+    }
+    if any(trial.state == TrialState.COMPLETE for trial in trials):
+        best = study.best_trial
+        run = best.user_attrs.get(TrialNote.RUN)
+        found["best"] = {"trial": best.number, "value": best.value, "params": best.params, "run_id": run}
+    return found
+
+
+def page(study: Study, objective: str) -> str:
+    """One page that needs no network: the history of the objective, how much each parameter matters, both by value."""
+    title = f"study {study.study_name}: {objective}"
+    # the library for the plots is on the page once, with the first
+    plots = [
+        figure.to_html(full_html=False, include_plotlyjs=number == 0)
+        for number, figure in enumerate(figures(study, objective))
+    ]
+    return PAGE.format(title=title, plots="\n".join(plots) or "<p>No trial has come to its end.</p>")
+
+
+def figures(study: Study, objective: str) -> list[Figure]:
+    """The plots that the trials so far allow."""
+    from optuna import visualization
+
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    if not complete:
+        return []
+    found = [visualization.plot_optimization_history(study, target_name=objective)]
+    if any(trial.intermediate_values for trial in study.get_trials(deepcopy=False)):
+        found.append(visualization.plot_intermediate_values(study))
+    # of equal values no parameter explains the difference
+    if len({trial.value for trial in complete}) > 1:
+        found.append(visualization.plot_param_importances(study, target_name=objective))
+        found.append(visualization.plot_slice(study, target_name=objective))
+    return found
+
+
+def print_trials(study: Study) -> None:
+    """A table of all trials: parameters, how each ended and why."""
+    table = Table(title=f"trials of the study {study.study_name}")
+    for column in ("trial", "state", "objective", "parameters", "reason"):
+        table.add_column(column)
+    trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state != TrialState.WAITING]
+    for trial in trials:
+        params = " ".join(f"{key}={number(value)}" for key, value in trial.params.items())
+        value = "" if trial.value is None else number(trial.value)
+        table.add_row(str(trial.number), state_of(trial), value, params, trial.user_attrs.get(TrialNote.REASON, ""))
+    Console(file=sys.stderr).print(table)
+    counts = Counter(state_of(trial) for trial in trials)
+    logger.info("%s", ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+
+
+def state_of(trial: FrozenTrial) -> str:
+    """The state of a trial; one that was interrupted does not count as failed."""
+    return "INTERRUPTED" if trial.user_attrs.get(TrialNote.INTERRUPTED) else trial.state.name
+
+
+def number(value: Any) -> str:
+    """A number with the digits that matter."""
+    return f"{value:.4g}" if isinstance(value, float) and math.isfinite(value) else str(value)
