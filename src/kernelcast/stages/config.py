@@ -347,6 +347,25 @@ class PredictConfig:
     paths: PathsConfig = MISSING
 
 
+@dataclass
+class SyncConfig:
+    """Root of `scripts/sync.py`."""
+
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
+@dataclass
+class RepeatConfig:
+    """Root of `scripts/repeat.py`."""
+
+    run: str | None = None
+    compare_only: bool = MISSING
+    output: str | None = None
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
 SCHEMAS: dict[str, type] = {
     "measure": MeasureConfig,
     "graphs": GraphsConfig,
@@ -362,6 +381,8 @@ SCHEMAS: dict[str, type] = {
     "results": ResultsConfig,
     "register": RegisterConfig,
     "predict": PredictConfig,
+    "sync": SyncConfig,
+    "repeat": RepeatConfig,
 }
 
 

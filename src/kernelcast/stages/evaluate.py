@@ -81,9 +81,10 @@ def evaluate(config: DictConfig) -> None:
     from kernelcast.evaluation.outputs import write_outputs
     from kernelcast.evaluation.results import RESULTS_VERSION, Results
     from kernelcast.graphs.dataset.labels import Labelling
-    from kernelcast.graphs.dataset.store import check_store, read_data_hash, read_description, read_programs
+    from kernelcast.graphs.dataset.store import check_store, read_description, read_programs
     from kernelcast.graphs.splits import split_names
     from kernelcast.records import read_measurements
+    from kernelcast.stages.lineage import note_graphs, note_measurements, note_splits
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
@@ -95,8 +96,12 @@ def evaluate(config: DictConfig) -> None:
     programs, description = read_programs(graphs), read_description(graphs)
     names = model_folders(models)
     with tracked_run(config, "evaluate", "evaluate") as run:
-        run.dataset("graphs", read_data_hash(graphs), graphs)
-        folders = [read_measurements(Path(config.paths.root, folder)) for folder in config.measurements]
+        note_graphs(run, graphs, "input", rows=len(programs))
+        note_splits(run, graphs, split_names(graphs), "input")
+        sources = [Path(config.paths.root, folder) for folder in config.measurements]
+        folders = [read_measurements(source) for source in sources]
+        for source in sources:
+            note_measurements(run, source, "input")
         labelling = Labelling(description.label, description.reference_correction)
         labels = joined(
             [paired_labels(named_as_in_graphs(folder, programs, description), labelling) for folder in folders]

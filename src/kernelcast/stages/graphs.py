@@ -49,6 +49,7 @@ def graphs(config: DictConfig) -> None:
     from kernelcast.graphs.dataset.selection import Choice
     from kernelcast.graphs.dataset.store import read_data_hash, read_programs
     from kernelcast.graphs.splits import write_split
+    from kernelcast.stages.lineage import MEASUREMENTS, note_graphs, note_splits
     from kernelcast.stages.tracking import flatten, tracked_run
 
     labelling = Labelling(config.label, config.reference_correction, config.spread_limit, config.drop_flagged)
@@ -63,7 +64,7 @@ def graphs(config: DictConfig) -> None:
     measured_rows = sum(measured.measurements.table.num_rows for measured in folders.values())
     with tracked_run(config, "graphs", "graphs") as run:
         for source, measured in folders.items():
-            run.dataset("measurements", measured.digest, source)
+            run.dataset(MEASUREMENTS, measured.digest, source, rows=measured.measurements.table.num_rows)
         with (
             progress_of("graphs") as progress,
             built_store(output, list(folders.values()), choice, options, builder, config.shard_programs, progress) as (
@@ -81,7 +82,8 @@ def graphs(config: DictConfig) -> None:
                 made_by = flatten(OmegaConf.to_container(config.split[name]))
                 write_split(folder, name, split, rows, data_hash, made_by)
         programs = read_programs(output)
-        run.tags({"kernelcast.data_hash": data_hash})
+        note_graphs(run, output, "output", rows=len(programs))
+        note_splits(run, output, list(splits), "output")
         run.metrics(summary(programs, description))
 
     Console().print(workload_table(programs))

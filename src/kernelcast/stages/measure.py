@@ -32,6 +32,7 @@ def measure(config: DictConfig) -> None:
     from kernelcast.measurement.failures import examples
     from kernelcast.measurement.plan import Plan
     from kernelcast.measurement.probe import probe
+    from kernelcast.stages.lineage import note_measurements
     from kernelcast.stages.tracking import tracked_run
     from kernelcast.stages.workloads import make_workloads
     from kernelcast.tvm_compat import resolve_target
@@ -62,6 +63,7 @@ def measure(config: DictConfig) -> None:
             metrics["measure/repeat_ratio_median"] = float(np.median(ratios))
             metrics["measure/repeat_ratio_p90"] = float(np.quantile(ratios, 0.9))
         run.metrics(metrics, step=0)
+        note_measurements(run, plan.directory, "output", rows=len(tries))
     Console().print(outcome_table(plan.workloads, tries))
     for example in examples(plan, tries).values():
         logger.warning("%s", example)

@@ -8,7 +8,7 @@ import math
 import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from omegaconf import DictConfig
 from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_directory, require_replaceable, write_json
 from kernelcast.stages.instantiation import made
+from kernelcast.stages.lineage import SPLIT, SPLIT_TAG, note_graphs
 from kernelcast.stages.provenance import provenance
+from kernelcast.stages.sweep_job import SweepTrial, end_tags, trial_of_this_job, trial_run
 from kernelcast.stages.sweeping import OBJECTIVE_METRIC, OVERRIDES_TAG
-from kernelcast.stages.tracking import TrackedRun, tracked_run
+from kernelcast.stages.tracking import TrackedRun
 from kernelcast.stages.workspace import TrainingWorkspace, training_workspace
 
 if TYPE_CHECKING:
@@ -37,27 +39,33 @@ TRAIN_SECONDS = "train_seconds"
 TRAINING_FILE = "training.json"
 """Every folder of a trained model has it: how it was made."""
 
-SPLIT_TAG = "kernelcast.split_hash"
 SPLIT_ARTIFACTS = "split"
-"""Tag of a run: hash of the split, and of the programs that it splits."""
+"""Folder of a run: which programs it learned from."""
 
 LONGEST_ROW_LIST = 16 * 2**20
 """Bytes of a list of rows that every run keeps, of some 700,000 programs; a study makes hundreds of runs."""
 
 
 class History:
-    """A `MetricLog` that keeps every value for the learning curve and passes it on to the tracked run."""
+    """A `MetricLog` that keeps every value for the learning curve and passes it on to the tracked run and the trial."""
 
-    def __init__(self, run: TrackedRun, workspace: TrainingWorkspace) -> None:
+    def __init__(self, run: TrackedRun, workspace: TrainingWorkspace, trial: SweepTrial | None) -> None:
         self.run = run
         self.workspace = workspace
+        self.trial = trial
         self.rows: dict[int, dict[str, float]] = {}
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
-        """Records `values` at `step`."""
+        """Records `values` at `step`.
+
+        Raises:
+            TrainingPruned: the study that this training is a trial of does not want more of it.
+        """
         self.workspace.note()
         self.rows.setdefault(step, {}).update(values)
         self.run.metrics(values, step)
+        if self.trial is not None:
+            self.trial.report(values, step)
 
     @property
     def next_step(self) -> int:
@@ -85,9 +93,10 @@ def train(config: DictConfig) -> float:
     Raises:
         ConfigError: there is no such split, or no such metric, or a study without -m.
         MissingInputError: the graphs are not there.
+        TrainingPruned: the study that this training is a trial of has ended it.
     """
     from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
-    from kernelcast.graphs.splits import read_split, read_split_hash
+    from kernelcast.graphs.splits import SPLITS_FOLDER, read_split, read_split_hash, split_files
     from kernelcast.models.trained_on import TrainedOn
 
     launch = HydraConfig.get()
@@ -100,7 +109,11 @@ def train(config: DictConfig) -> float:
         )
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
-    with tracked_run(config, f"{name} on {config.split}", "train") as run, ExitStack() as held:
+    trial = trial_of_this_job(config.objective)
+    with (
+        training_workspace(config) as workspace,
+        trial_run(config, f"{name} on {config.split}", trial, workspace.earlier_run) as run,
+    ):
         run.tags({OVERRIDES_TAG: shlex.join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         check_objective(config.objective)
@@ -113,11 +126,13 @@ def train(config: DictConfig) -> float:
             split = read_split(graphs, config.split, folder)
             split_hash = read_split_hash(graphs, config.split, folder)
             record_split(run, folder, config.split, split_hash)
+        run.dataset(f"{SPLIT}{config.split}", split_hash, split_files(graphs / SPLITS_FOLDER, config.split)[0])
+        run.note(f"runs that learned from this split: the filter ``tags.`{SPLIT_TAG}` = '{split_hash}'``")
         data_hash, description = read_data_hash(graphs), read_description(graphs)
-        run.dataset("graphs", data_hash, graphs)
+        note_graphs(run, graphs, "input", rows=len(programs))
 
-        workspace = held.enter_context(training_workspace(config, split_hash, data_hash, run))
-        history = History(run, workspace)
+        workspace.begin(run)
+        history = History(run, workspace, trial)
         model.fit(programs.select(split.train), programs.select(split.valid), history, workspace.folder)
         seconds = workspace.seconds
 
@@ -128,6 +143,7 @@ def train(config: DictConfig) -> float:
         values[OBJECTIVE_METRIC] = objective
         # after the curves, which share names with them: the last value of a run is that of the model it kept
         run.metrics(values, history.next_step)
+        run.tags(end_tags(trial, objective))
         settings = {
             "model": name,
             "split": config.split,

@@ -105,6 +105,12 @@ def curve(root: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def runs_of(root: Path) -> list[Run]:
+    """All runs, the latest first."""
+    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
+    return client.search_runs([client.get_experiment_by_name("kernelcast").experiment_id])
+
+
 def unfinished(root: Path) -> list[Path]:
     return [path for path in (root / "runs" / FOLDER).iterdir() if path.is_dir()]
 
@@ -123,7 +129,7 @@ def interrupt(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         train(root, *GCN)
 
 
-def test_an_interrupted_training_goes_on_in_a_new_run(
+def test_an_interrupted_training_goes_on_in_the_same_run(
     trained_folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = trained_folder.copy(tmp_path / "project").root
@@ -131,17 +137,46 @@ def test_an_interrupted_training_goes_on_in_a_new_run(
     undisturbed, weights = curve(root), (root / "trained/model/weights.safetensors").read_bytes()
     assert unfinished(root) == []
 
+    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
     interrupt(root, monkeypatch)
+    killed = runs_of(root)[0]
+    assert (killed.info.status, killed.data.tags["kernelcast.error"]) == ("KILLED", "KeyboardInterrupt: ")
     assert len(unfinished(root)) == 1
     # another training does not find it
     assert RESUMED_TAG not in train(root, *GCN, "seed=1").data.tags
     run = train(root, *GCN)
-    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
-    killed = client.get_run(run.data.tags[RESUMED_TAG])
-    assert killed.info.status == "KILLED"
+    assert run.info.run_id == killed.info.run_id
+    assert run.info.status == "FINISHED"
+    assert run.data.tags[RESUMED_TAG] == "1"
+    assert "kernelcast.error" not in run.data.tags
     assert curve(root) == undisturbed
     assert (root / "trained/model/weights.safetensors").read_bytes() == weights
-    # the new run has the whole curve
+    # no step twice
+    for name in ("train/loss", "valid/kendall_tau"):
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, name)]
+        assert steps == sorted(set(steps))
+        assert steps[:4] == [0, 1, 2, 3]
+    assert unfinished(root) == []
+    # what is finished is not gone on with
+    assert train(root, *GCN).info.run_id != run.info.run_id
+
+
+@pytest.mark.parametrize("gone", ["deleted", "other experiment"])
+def test_a_training_whose_run_is_gone_goes_on_in_a_new_one(
+    trained_folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    root = trained_folder.copy(tmp_path / "project").root
+    interrupt(root, monkeypatch)
+    (killed,) = runs_of(root)
+    client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
+    other = ()
+    if gone == "deleted":
+        client.delete_run(killed.info.run_id)
+    else:
+        other = ("tracking.experiment=other",)
+    run = train(root, *GCN, *other)
+    assert run.info.run_id != killed.info.run_id
+    assert run.info.status == "FINISHED"
     assert [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")] == [0, 1, 2, 3]
     assert unfinished(root) == []
 

@@ -56,10 +56,13 @@ def command_line() -> str:
 
 def environment() -> dict[str, Any]:
     """What somebody who repeats a run needs beside its configuration: the whole command line, all versions, choices."""
+    from kernelcast.measurement.host import cpu_identity
+
     packages = {each.metadata["Name"]: each.version for each in importlib.metadata.distributions()}
     return {
         "command": [sys.executable, *sys.argv],
         "python": platform.python_version(),
+        "processor": cpu_identity(),
         "packages": dict(sorted(packages.items(), key=lambda package: str(package[0]).lower())),
         **launched(),
     }
