@@ -314,7 +314,7 @@ class RegisterConfig:
     """Root of `scripts/register.py`."""
 
     split: str = MISSING
-    model: str | None = None
+    model_name: str | None = None
     metric: str = MISSING
     name: str | None = None
     replace: bool = MISSING
