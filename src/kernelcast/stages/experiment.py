@@ -36,7 +36,8 @@ def experiment(config: DictConfig) -> None:
     """Runs the experiment of `config` (schema `ExperimentConfig`); what is up to date is not made again.
 
     Makes the graphs of every variant, trains each row with each seed on each split, evaluates, and writes the figures
-    to `docs/results/NAME.json` and the page to `docs/results.md`. A training that fails costs its own figures alone.
+    to `docs/results/NAME.json` and the page to `docs/results.md`, with `page=false` to the experiment's own folder. A
+    training that fails costs its own figures alone.
 
     Raises:
         ConfigError: settings that cannot work, found before any work.
@@ -58,9 +59,10 @@ def experiment(config: DictConfig) -> None:
         make_graphs(config, plan, folders)
         failed = train_missing(plan, config, jobs, run)
         evaluate_variants(plan, config, folders, failed)
-        record = record_of(plan, config, failed)
-        write_record(Path(config.paths.root, RECORDS), record)
-        run.artifact(Path(config.paths.root, RECORDS, f"{plan.name}.json"))
+        # a first look must not take the place of the figures that the page was made of
+        records = Path(config.paths.root, RECORDS) if config.page else plan.folder
+        write_record(records, record_of(plan, config, failed))
+        run.artifact(records / f"{plan.name}.json")
     if config.page:
         results(config)
     if failed:

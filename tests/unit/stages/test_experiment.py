@@ -160,6 +160,15 @@ def test_the_page_is_made_of_the_records_alone(done: Path) -> None:
     assert page.read_bytes() == before
 
 
+def test_a_first_look_leaves_the_page_and_its_figures_alone(done: Path, database: Path) -> None:
+    published = [done / "docs/results/tiny.json", done / "docs/results.md"]
+    before = [path.read_bytes() for path in published]
+    experiment(config_of(done, database, "page=false", "metrics=[top_1]"))
+    assert [path.read_bytes() for path in published] == before
+    (record,) = read_records(done / "data/experiments/tiny")
+    assert record.metrics == ("top_1",)
+
+
 def test_what_is_trained_is_kept_and_what_fails_costs_itself_alone(
     done: Path, database: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
