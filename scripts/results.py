@@ -12,7 +12,7 @@ register_schemas()
 @hydra.main(version_base="1.3", config_path="../conf", config_name="results")
 def main(config: DictConfig) -> None:
     """Entry point."""
-    from kernelcast.stages.experiment import results
+    from kernelcast.stages.results import results
 
     run_stage(results, config)
 

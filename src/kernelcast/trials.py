@@ -18,6 +18,9 @@ TRIALS_VERSION = 1
 """Version of the table; a change of columns or of their meaning raises it."""
 
 TRIALS_FILE = "trials.parquet"
+TUNING_FILE = "tuning.json"
+LATENCY_FILE = "latency.json"
+"""In the folder of a tuning: its table, what it was begun with, and of a network its latencies."""
 
 
 def _column(name: str, kind: pa.DataType, meaning: str, nullable: bool = False, unit: str = "") -> pa.Field:

@@ -153,8 +153,10 @@ def test_workloads_are_tuned_by_several_methods_and_compared(project: Project) -
             assert winner["checked"] is True
             assert winner["run_seconds"] > 0
             assert winner["trial_seconds"] >= best
-    printed = project.succeed("python", "scripts/compare.py", "bootstrap_samples=50")
+    printed = project.succeed("python", "scripts/compare.py", "bootstrap_samples=50", "publish=tiny", "title=Tiny ones")
     assert "tunings compared" in printed
+    assert "## Tiny ones" in (project.root / "docs/results.md").read_text()
+    assert json.loads((project.root / "docs/results/tuning/tiny.json").read_text())["reference"] == "tvm_xgb"
     with (tuning / "comparison.csv").open() as stream:
         assert {row["method"] for row in csv.DictReader(stream)} == {"xgboost-online", "tvm_xgb", "random"}
     client = mlflow.MlflowClient(f"sqlite:///{project.root}/runs/mlflow.db")

@@ -198,7 +198,7 @@ def told_apart(best: ModelResult, other: ModelResult, metric: str) -> bool:
 
 def write_record(directory: Path, record: Record) -> None:
     """Writes the record, rounded to what the page can show: equal figures make equal files."""
-    write_json(directory / f"{record.name}.json", _rounded(dataclasses.asdict(record)))
+    write_json(directory / f"{record.name}.json", rounded(dataclasses.asdict(record)))
 
 
 def read_records(directory: Path) -> list[Record]:
@@ -233,9 +233,10 @@ def _row(raw: dict[str, Any]) -> Row:
     return Row(**{**raw, "metrics": estimates, "best": tuple(raw["best"]), "tied": tuple(raw["tied"])})
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """The value with all numbers in it cut to six digits."""
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {key: _rounded(entry) for key, entry in value.items()}
-    return [_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value
+        return {key: rounded(entry) for key, entry in value.items()}
+    return [rounded(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from kernelcast.evaluation.bootstrap import Estimate
 from kernelcast.evaluation.experiment_record import Record, RecordedSplit, Row
+from kernelcast.evaluation.markdown import markdown_table, one_line
 from kernelcast.evaluation.results import Role
 from kernelcast.evaluation.summary import METRIC_BY_NAME
 from kernelcast.evaluation.table import ABSENT, number, percentage, short
+from kernelcast.evaluation.tuning_page import tuning_section
+from kernelcast.evaluation.tuning_record import TuningRecord
 
 SHARES = ("mape", "ape")
 """Endings of the names of metrics that are shown as percentages."""
 
 INTRODUCTION = """# Results
 
-Made by `python scripts/results.py` of the files in `results/`, which the experiments write; no figure is typed by hand.
-All experiments, and this page: `python scripts/experiment.py -m 'experiment=glob(*)'`.
+Made by `python scripts/results.py` of the files in `results/`, which the experiments and `compare.py publish=NAME`
+write; no figure is typed by hand. All experiments, and this page: `python scripts/experiment.py -m 'experiment=glob(*)'`.
 
 Every figure is the mean over the seeds and the tested workloads, with its bootstrap interval in brackets. **Bold**: the
 best model. A `≈` marks those that a paired bootstrap over the workloads does not tell from the best. The noise ceiling
@@ -24,22 +27,25 @@ is what a second measurement of the same programs reaches; it is no model.
 """
 
 
-def render_page(records: Sequence[Record], order: Sequence[str] = ()) -> str:
+def render_page(records: Sequence[Record], order: Sequence[str] = (), tunings: Sequence[TuningRecord] = ()) -> str:
     """The page.
 
     Args:
         records: of the experiments.
-        order: names that come first; the others follow by name.
+        order: names that come first, before the tunings; the others follow by name.
+        tunings: published comparisons.
     """
     placed = sorted(records, key=lambda record: ([*order, record.name].index(record.name), record.name))
-    return "\n".join([INTRODUCTION, *(_section(record) for record in placed)]).rstrip() + "\n"
+    first = [_section(record) for record in placed if record.name in order]
+    rest = [_section(record) for record in placed if record.name not in order]
+    return "\n".join([INTRODUCTION, *first, *map(tuning_section, tunings), *rest]).rstrip() + "\n"
 
 
 def _section(record: Record) -> str:
     tables = _by_split(record) if record.columns == "metrics" else _by_metric(record)
     parts = [f"## {record.title}", f"{record.question}\n\nStands for: {record.source}.", *tables]
     if record.failed:
-        parts.append("Without a result:\n\n" + "\n".join(f"- {_cell(entry)}" for entry in record.failed))
+        parts.append("Without a result:\n\n" + "\n".join(f"- {one_line(entry)}" for entry in record.failed))
     return "\n\n".join([*parts, _footer(record)]) + "\n"
 
 
@@ -52,7 +58,7 @@ def _by_split(record: Record) -> Iterator[str]:
             [_name(row, record), *(_figure(row, name) for name in shown), _seconds(row), _microseconds(row)]
             for row in result.rows
         ]
-        yield f"{_split_sentence(result)}\n\n{_table(head, rows)}"
+        yield f"{_split_sentence(result)}\n\n{markdown_table(head, rows)}"
 
 
 def _by_metric(record: Record) -> Iterator[str]:
@@ -70,7 +76,7 @@ def _by_metric(record: Record) -> Iterator[str]:
         ]
         if rows:
             head = ["model", *(result.split for result in record.splits)]
-            yield f"{METRIC_BY_NAME[name].label}:\n\n{_table(head, rows)}"
+            yield f"{METRIC_BY_NAME[name].label}:\n\n{markdown_table(head, rows)}"
     yield "\n".join(f"- {_split_sentence(result)}" for result in record.splits)
 
 
@@ -95,7 +101,7 @@ def _footer(record: Record) -> str:
         f"measured on {'; '.join(record.measured_on)}; trained on {record.trained_on}",
         f"seeds {', '.join(map(str, record.seeds))}; {record.confidence:.0%} intervals",
     ]
-    return "<sub>" + ". ".join(_cell(fact) for fact in facts) + ".</sub>"
+    return "<sub>" + ". ".join(one_line(fact) for fact in facts) + ".</sub>"
 
 
 def _name(row: Row, record: Record) -> str:
@@ -131,13 +137,3 @@ def _seconds(row: Row) -> str:
 
 def _microseconds(row: Row) -> str:
     return ABSENT if row.predict_microseconds is None else short(row.predict_microseconds)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    """The text on one line, with nothing that ends a cell."""
-    return " ".join(text.split()).replace("|", "\\|")

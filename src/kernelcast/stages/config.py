@@ -159,6 +159,16 @@ class Direction(StrEnum):
 
 
 @dataclass
+class DebugConfig:
+    """What a debug run of a training does otherwise; see `kernelcast.stages.debugging`."""
+
+    workloads: int | None = None
+    programs: int | None = None
+    overfit: bool = False
+    profile: bool = False
+
+
+@dataclass
 class TrainConfig:
     """Root of `scripts/train.py`."""
 
@@ -168,6 +178,7 @@ class TrainConfig:
     objective: str = MISSING
     direction: Direction = MISSING
     output: str | None = None
+    debug: DebugConfig | None = None
     model: Any = MISSING
     loss: Any = MISSING
     trainer: Any = MISSING
@@ -234,6 +245,8 @@ class CompareConfig:
     only: list[str] = MISSING
     reference: str = MISSING
     within: float = MISSING
+    publish: str | None = None
+    title: str | None = None
     seed: int = MISSING
     bootstrap_samples: int = MISSING
     confidence: float = MISSING

@@ -15,21 +15,15 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError
-from kernelcast.files import atomic_file, read_json, storage_errors
+from kernelcast.files import read_json, storage_errors
 from kernelcast.stages.experiment_plan import Plan, Training, read_plan, training_config
+from kernelcast.stages.results import RECORDS, results
 
 if TYPE_CHECKING:
     from kernelcast.stages.experiment_pool import Outcome
     from kernelcast.stages.tracking import TrackedRun
 
 logger = logging.getLogger(__name__)
-
-RECORDS = "docs/results"
-PAGE = "docs/results.md"
-"""The figures of all experiments and the page made of them, below `paths.root`."""
-
-FIRST = ("networks",)
-"""Experiments that stand at the top of the page."""
 
 
 def experiment(config: DictConfig) -> None:
@@ -73,22 +67,6 @@ def experiment(config: DictConfig) -> None:
             + f"; the others are in the table, what each printed is in {plan.folder / 'logs'}; the same command tries "
             "the failed ones again"
         )
-
-
-def results(config: DictConfig) -> None:
-    """Writes `docs/results.md` anew of the figures in `docs/results`.
-
-    Raises:
-        MalformedDataError: a file there is not what an experiment writes.
-    """
-    from kernelcast.evaluation.experiment_record import read_records
-    from kernelcast.evaluation.results_page import render_page
-
-    root = Path(config.paths.root)
-    page = render_page(read_records(root / RECORDS), FIRST)
-    with atomic_file(root / PAGE) as temporary:
-        temporary.write_text(page, encoding="utf-8")
-    logger.info("page: %s", root / PAGE)
 
 
 def jobs_of(config: DictConfig) -> int:

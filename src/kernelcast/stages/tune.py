@@ -40,7 +40,7 @@ MEASURED_FOLDER = "measured"
 """Below `paths.tuning`: what was measured, for all methods and seeds, so that they compare on the same times."""
 
 NETWORK_FOLDER, DEPLOYED_FOLDER = "network", "deployed"
-LATENCY_FILE, FUSION_FILE = "latency.json", "fusion.json"
+FUSION_FILE = "fusion.json"
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,7 @@ def read_job(config: DictConfig) -> Job:
 
 def tune_network(job: Job, request: Request, run: TrackedRun) -> None:
     """Tunes the kernels of a network, compiles it with the winners and times it."""
+    from kernelcast.trials import LATENCY_FILE
     from kernelcast.tuning.deployment import deploy
     from kernelcast.tuning.network import latencies_json, latency_table, network_latencies, network_tasks
     from kernelcast.tuning.schedules import best_schedules

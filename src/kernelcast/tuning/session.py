@@ -22,7 +22,7 @@ from kernelcast.measurement.progress import duration
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.records import Origin
-from kernelcast.trials import TRIALS_FILE, write_trials
+from kernelcast.trials import TRIALS_FILE, TUNING_FILE, write_trials
 from kernelcast.tuning.agreement import agree, described_timing
 from kernelcast.tuning.choices import Choice, Strategy
 from kernelcast.tuning.database import TuningDatabase
@@ -36,7 +36,6 @@ from kernelcast.tvm_compat import tvm_versions
 
 logger = logging.getLogger(__name__)
 
-TUNING_FILE = "tuning.json"
 MEASURED_FOLDER = "measured"
 
 LARGEST_STATE = 2**32

@@ -119,6 +119,8 @@ def test_the_page_in_the_repository_is_made_of_its_records() -> None:
     page, records = ROOT / "docs/results.md", read_records(ROOT / "docs/results")
     assert page.exists() == bool(records)
     if records:
-        from kernelcast.stages.experiment import FIRST
+        from kernelcast.evaluation.tuning_record import read_tuning_records
+        from kernelcast.stages.results import FIRST
 
-        assert page.read_text() == render_page(records, FIRST)
+        tunings = read_tuning_records(ROOT / "docs/results/tuning")
+        assert page.read_text() == render_page(records, FIRST, tunings)

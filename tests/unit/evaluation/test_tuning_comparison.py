@@ -1,6 +1,7 @@
 """Curves and statistics of tunings, on trials that are small enough to reckon with."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -13,9 +14,19 @@ from rich.console import Console
 
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.evaluation.bootstrap import Bootstrap
+from kernelcast.evaluation.experiment_record import rounded
 from kernelcast.evaluation.tuning_comparison import censored_quantile, compare_tunings, reach
 from kernelcast.evaluation.tuning_curves import Tunings, runs_of
+from kernelcast.evaluation.tuning_page import tuning_section
 from kernelcast.evaluation.tuning_plots import svg_of, tuning_charts, tuning_figure
+from kernelcast.evaluation.tuning_record import (
+    LatencyRow,
+    SubjectCell,
+    TuningRecord,
+    read_tuning_records,
+    tuning_record,
+    write_tuning_record,
+)
 from kernelcast.evaluation.tuning_table import comparison_rows, comparison_table, curve_rows, write_comparison
 from kernelcast.trials import trials_table
 
@@ -301,3 +312,45 @@ def test_censored_runs_count_until_they_end() -> None:
     tied = censored_quantile(np.array([2.0, 2.0]), np.array([False, True]), np.ones((1, 2)), 0.5)
     assert tied.tolist() == [2]
     assert censored_quantile(values, np.zeros(5, dtype=bool), once, 0.5) == [np.inf]
+
+
+def recorded(compared: pa.Table) -> TuningRecord:
+    tunings = Tunings.of(compared)
+    latency = {"name of w1": [LatencyRow("ours@0", 0.002, 0.003), LatencyRow("torch | eager", 0.003, 0.004)]}
+    made = {"measured_on": "a processor", "date": "2026-11-30", "revision": "abc", "versions": {"python": "3.11"}}
+    return tuning_record(
+        "small", "Small", tunings, compare_tunings(tunings, BOOTSTRAP, within=0.02), 0.02, latency, made
+    )
+
+
+def test_a_published_comparison_is_read_as_it_was_written(tmp_path: Path, compared: pa.Table) -> None:
+    record = recorded(compared)
+    path = write_tuning_record(tmp_path / "tuning", record)
+    assert (path,) == tuple((tmp_path / "tuning").iterdir())
+    (read,) = read_tuning_records(tmp_path / "tuning")
+    assert rounded(dataclasses.asdict(read)) == rounded(dataclasses.asdict(record))
+    ours, _, random = read.methods
+    # chance never gets there: no number stands for that
+    assert (ours.trials.value, ours.reached, random.trials.value, random.reached) == (2, 1.0, None, 0.0)
+    assert read.subjects["name of w0"]["ours"] == SubjectCell(1.0, 2.0)
+    assert read.subjects["name of w1"]["random"].trials is None
+
+
+def test_its_section_shows_every_method_subject_and_latency(compared: pa.Table) -> None:
+    section = tuning_section(recorded(compared))
+    assert section.startswith("## Small\n\n2 workloads, 5 seeds a method")
+    assert "| ours | 8 | " in section
+    assert "| 2 [2, 2] | 100% |" in section
+    assert "∞ [∞, ∞] | 0% |" in section
+    assert "| name of w0 | 1000 [2] |" in section
+    assert "[never]" in section
+    assert "Latency of name of w1" in section
+    assert "torch \\| eager | 3 | 4 | 1.50 |" in section
+    assert "abc; python 3.11. measured on a processor" in section
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"version": 1}', '{"version": 1, "methods": [3]}'])
+def test_what_is_no_record_of_tunings_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "one.json").write_text(text)
+    with pytest.raises(MalformedDataError, match=r"one.json: not a record of tunings .*publish the comparison again"):
+        read_tuning_records(tmp_path)

@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf
 from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.evaluation.experiment_record import read_records
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.experiment import experiment, results
+from kernelcast.stages.experiment import experiment
+from kernelcast.stages.results import results
 
 # four processes that each import torch and MLflow
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
