@@ -82,8 +82,9 @@ class Rounds:
         stop = number - self.best >= self._patience or number + 1 == self._most
         if stop:
             logger.info(
-                "grew %d trees, the best %d have %s %.4g", number + 1, self.best + 1, self._monitor, self._best_metric
-            )
+                "trees grown: %d; the first %d, with %s %.4g, are kept, saved and tested",
+                number + 1, self.best + 1, self._monitor, self._best_metric,
+            )  # fmt: skip
         return stop
 
     def _metrics(self, part: str, prediction: np.ndarray) -> list[tuple[str, float]]:

@@ -286,7 +286,7 @@ def train_network(job: TrainingJob, log: MetricLog, workspace: Path | None = Non
     job.network.load_state_dict(training.best.weights)
     job.network.cpu()
     logger.info(
-        "trained %d epochs, kept epoch %d with %s %.4g",
+        "epochs trained: %d; the weights of epoch %d, with %s %.4g, are kept, saved and tested",
         len(training.history),
         training.best.epoch + 1,
         training.monitor(training.history[-1]),

@@ -19,7 +19,7 @@ UNITS = {
 }
 """What a prediction means, by the kind of the model."""
 
-DECISIVE = ("model", "loss", "trainer", "seed", "split", "from_run")
+DECISIVE = ("model", "loss", "trainer", "seed", "split", "from_run", "debug")
 """Keys of the training configuration on which the model depends, beside the data."""
 
 
