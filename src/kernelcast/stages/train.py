@@ -18,6 +18,8 @@ from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_directory, require_replaceable, write_json
+from kernelcast.stages.debugging import begin_debug_run, debug_split, judge_overfitting, profiled
+from kernelcast.stages.failures import noted_failure
 from kernelcast.stages.instantiation import made
 from kernelcast.stages.lineage import SPLIT, SPLIT_TAG, note_graphs
 from kernelcast.stages.provenance import provenance
@@ -113,12 +115,14 @@ def train(config: DictConfig) -> float:
     with (
         training_workspace(config) as workspace,
         trial_run(config, f"{name} on {config.split}", trial, workspace.earlier_run) as run,
+        noted_failure(output),
     ):
         run.tags({OVERRIDES_TAG: shlex.join(launch.overrides.task)})
         # settings that cannot work are found before any data is read
         check_objective(config.objective)
         require_replaceable(output, TRAINING_FILE)
         model = make_model(config)
+        begin_debug_run(config, output, model.learned, run)
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
@@ -133,12 +137,15 @@ def train(config: DictConfig) -> float:
 
         workspace.begin(run)
         history = History(run, workspace, trial)
-        model.fit(programs.select(split.train), programs.select(split.valid), history, workspace.folder)
+        split = debug_split(split, programs, config.debug)
+        with profiled(config, run):
+            model.fit(programs.select(split.train), programs.select(split.valid), history, workspace.folder)
         seconds = workspace.seconds
 
         values = {TRAIN_SECONDS: seconds}
         for part, rows in (("valid", split.valid), ("test", split.test)):
             values |= score(model, programs.select(rows), part, run)
+        judge_overfitting(config.debug, history.rows, run)
         objective = objective_value(config.objective, values)
         values[OBJECTIVE_METRIC] = objective
         # after the curves, which share names with them: the last value of a run is that of the model it kept
