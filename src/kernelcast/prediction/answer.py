@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,7 @@ SCHEMA = pa.schema(
     [
         pa.field("workload", pa.string(), metadata={"meaning": "what the program computes"}),
         pa.field("rank", pa.int64(), metadata={"meaning": "place among the programs of its workload, 1 the fastest"}),
-        pa.field("program_key", pa.string(), metadata={"meaning": "structural hash of the program"}),
+        pa.field("program_key", pa.string(), metadata={"meaning": "structural hash of the program, or of its trace"}),
         pa.field("origin", pa.string(), metadata={"meaning": "given, drawn at random, or recorded"}),
         pa.field("predicted_microseconds", pa.float64(), metadata={"meaning": "empty where the model only ranks"}),
         pa.field("ratio_to_best", pa.float64(), metadata={"meaning": "predicted time over the workload's least one"}),
@@ -38,6 +39,9 @@ SCHEMA = pa.schema(
     ]
 )
 """The table of predictions: one row a program."""
+
+LARGEST = 600.0
+"""ln(seconds) beyond which there is no number of microseconds."""
 
 CSV_COLUMNS = [name for name in SCHEMA.names if name != "trace"]
 
@@ -68,11 +72,15 @@ class Answer:
         return self.kind is PredictionKind.LOG_SECONDS
 
     @cached_property
-    def groups(self) -> dict[tuple[str, str], Int64[np.ndarray, " rows"]]:
-        """Rows of each workload by its key and name, the fastest first; those without a prediction are last."""
-        rows: dict[tuple[str, str], list[int]] = {}
+    def groups(self) -> dict[tuple[str, str, str], Int64[np.ndarray, " rows"]]:
+        """Rows of each workload on each target, the fastest first; those without a prediction are last.
+
+        By the name of the workload, its key and the target as JSON: times of two targets say nothing about each other.
+        """
+        rows: dict[tuple[str, str, str], list[int]] = {}
         for row, subject in enumerate(self.subjects):
-            rows.setdefault((subject.workload.key, subject.workload.name), []).append(row)
+            target = json.dumps(dict(subject.target or self.target), sort_keys=True)
+            rows.setdefault((subject.workload.name, subject.workload.key, target), []).append(row)
         return {key: np.array(found)[np.argsort(self.predicted[found], kind="stable")] for key, found in rows.items()}
 
     @cached_property
@@ -80,7 +88,7 @@ class Answer:
         """Predicted times; NaN where the model only ranks or there is no prediction."""
         if not self.times:
             return np.full(len(self.subjects), np.nan)
-        return np.where(np.isfinite(self.predicted), 1e6 * np.exp(np.minimum(self.predicted, 700.0)), np.nan)
+        return np.where(np.isfinite(self.predicted), 1e6 * np.exp(np.minimum(self.predicted, LARGEST)), np.nan)
 
     @cached_property
     def measured_microseconds(self) -> Float64[np.ndarray, " programs"]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MeasurementError
+from kernelcast.errors import ConfigError, MalformedDataError, MeasurementError
+from kernelcast.exchange.foreign import trace_key
 from kernelcast.measurement.sampling import draw_candidates
 from kernelcast.measurement.settings import require_positive_integer
 from kernelcast.models.protocol import PredictionKind
@@ -109,7 +110,7 @@ class Predictor:
         subjects = asked(what, shape or {}, example, code, self.trained.stored_target)
         if isinstance(subjects, Path):
             return answer_of_graphs(self.trained, subjects).frame()
-        return self.answer(subjects, samples=samples, seed=seed, target=self.target(target)).frame()
+        return self.answer(subjects, samples=samples, seed=seed, target=target).frame()
 
     def target(self, wanted: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The target to predict for: the model's own, or of several the one with these entries.
@@ -140,7 +141,7 @@ class Predictor:
         *,
         samples: int = SAMPLES,
         seed: int = 0,
-        target: Mapping[str, Any],
+        target: Mapping[str, Any] | None = None,
         progress: Callable[[int, int], None] = _silent,
     ) -> Answer:
         """Predicts programs.
@@ -149,20 +150,21 @@ class Predictor:
             subjects: the programs.
             samples: see `predict`.
             seed: see `predict`.
-            target: of the programs that do not say what they were measured on; complete.
+            target: see `predict`; of the programs that do not say what they were measured on.
             progress: called with programs done and in all.
 
         Raises:
-            ConfigError: a target that the model does not know.
-            MeasurementError: TVM cannot schedule any of the workloads.
+            ConfigError: a target that the model does not know, or TVM can schedule none of the workloads.
             MalformedDataError: none of the programs can be predicted.
         """
         if samples:
             require_positive_integer("samples", samples)
+        recorded = subjects[0].target if subjects and all(one.target for one in subjects) else None
+        chosen = self.target(target) if recorded is None else recorded
         total = sum(samples if samples and one.unscheduled else 1 for one in subjects)
         parts: list[tuple[Subject, float, str]] = []
-        for piece in _pieces(self._expanded(subjects, samples, seed, target)):
-            parts += self._judged(piece, target)
+        for piece in _pieces(self._expanded(subjects, samples, seed, chosen)):
+            parts += self._judged(piece, chosen)
             # a space may hold fewer than were asked for
             progress(min(len(parts), total - 1), total)
         progress(total, total)
@@ -175,13 +177,13 @@ class Predictor:
             )
         _warn(faults)
         trained_on = self.trained.trained_on
-        return Answer(found, np.array(predicted), faults, self.kind, trained_on.slope, target)
+        return Answer(found, np.array(predicted), faults, self.kind, trained_on.slope, chosen)
 
     def _expanded(
         self, subjects: Sequence[Subject], samples: int, seed: int, target: Mapping[str, Any]
     ) -> Iterable[Subject]:
         """The programs; for a workload without a schedule those that are drawn of it."""
-        refused: KernelcastError | None = None
+        refused: MeasurementError | None = None
         drawn = 0
         for subject in subjects:
             if not (samples and subject.unscheduled):
@@ -196,7 +198,7 @@ class Predictor:
                 refused = refused or error
                 logger.warning("%s", error)
         if refused is not None and not drawn:
-            raise refused
+            raise ConfigError(f"{refused}; samples=0 predicts it as it stands") from refused
 
     def _judged(self, piece: Sequence[Subject], asked_target: Mapping[str, Any]) -> list[tuple[Subject, float, str]]:
         """Each program, with its prediction and why there is none."""
@@ -211,9 +213,11 @@ class Predictor:
         self.trained.stored_target(entries)
         target = make_target(entries)
         if self.trained.trained_on.views == ("trace",) and all(one.trace for one in subjects):
-            keys = [one.program_key for one in subjects]
+            # no program is made, so that those of another TVM can be predicted too
+            keys = [one.program_key or trace_key(one.workload.key, one.trace) for one in subjects]
             predicted = self.trained.judge_traces([one.trace for one in subjects], keys, target)
-            return [(one, float(value), "") for one, value in zip(subjects, predicted, strict=True)]
+            named = [replace(one, program_key=key) for one, key in zip(subjects, keys, strict=True)]
+            return [(one, float(value), "") for one, value in zip(named, predicted, strict=True)]
         prepare_for(entries)
         schedules, rows, faults = [], [], [""] * len(subjects)
         for row, subject in enumerate(subjects):

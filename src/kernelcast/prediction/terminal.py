@@ -23,6 +23,7 @@ WORDS = {
     Origin.DRAWN: "random schedule",
     Origin.RECORDED: "recorded program",
 }
+LARGE = 1e4
 LEAST_MEASURED = 2
 """Programs of a workload without which there is no order to compare."""
 
@@ -33,7 +34,7 @@ def heading(answer: Answer, top: int) -> str:
     counted = ", ".join(f"{count} {WORDS[origin]}{'s' * (count != 1)}" for origin, count in counts.items())
     if len(answer.groups) > 1:
         return f"{len(answer.groups)} workloads: {counted}"
-    [(_, name)] = answer.groups
+    [(name, _, _)] = answer.groups
     shown = f", the {top} that are predicted to be fastest" if len(answer.subjects) > top else ""
     return f"{name}: {counted}{shown}"
 
@@ -74,37 +75,38 @@ def _programs(answer: Answer, top: int) -> Table:
 
 
 def _workloads(answer: Answer) -> Table:
+    """One line a workload; in 80 columns there is room for the sums of a network or for measured times."""
     weights = any(one.workload.networks for one in answer.subjects)
     measured = bool(np.isfinite(answer.measured_microseconds).any())
     table = _table()
     table.add_column("workload", overflow="fold", min_width=24)
-    heads = ["programs"]
-    heads += ["best us", "median us"] if answer.times else ["best score", "median ratio"]
-    heads += ["runs", "us in all"] if weights and answer.times else ["runs"] if weights else []
-    heads += ["measured best", "of predicted"] if measured else []
+    heads = ["programs", "best us" if answer.times else "best score"]
+    heads += ["measured us", "least us"] if measured else ["median us" if answer.times else "median ratio"]
+    heads += ["runs"] if weights else []
+    heads += ["us in all"] if weights and answer.times and not measured else []
     for head in heads:
         table.add_column(head, justify="right")
-    for (_, name), rows in answer.groups.items():
+    if measured:
+        table.caption = "best: predicted, and as it was measured; least: of the program that was measured fastest"
+        table.caption_justify = "left"
+    for (name, _, _), rows in answer.groups.items():
         known = rows[np.isfinite(answer.predicted[rows])]
-        if not len(known):
-            table.add_row(Text(name), str(len(rows)), *[ABSENT] * (len(heads) - 1))
-            continue
-        best, weight = int(known[0]), sum(answer.subjects[known[0]].workload.networks.values())
-        cells = [str(len(rows))]
-        cells += (
-            [number(answer.microseconds[best]), number(np.median(answer.microseconds[known]))]
-            if answer.times
-            else [number(answer.predicted[best]), ratio(np.median(answer.ratios[known]))]
-        )
-        if weights:
-            cells.append(str(weight) if weight else ABSENT)
-            if answer.times:
-                cells.append(number(weight * answer.microseconds[best]) if weight else ABSENT)
+        best, count = int(rows[0]), sum(answer.subjects[rows[0]].workload.networks.values())
+        values = answer.microseconds if answer.times else answer.predicted
+        cells = [name, str(len(rows)), number(values[best])]
         if measured:
             times = answer.measured_microseconds[rows]
-            cells += [number(np.nanmin(times)) if np.isfinite(times).any() else ABSENT]
-            cells += [number(answer.measured_microseconds[best])]
-        table.add_row(*map(Text, [name, *cells]))
+            least = np.nanmin(times) if np.isfinite(times).any() else np.nan
+            cells += [number(answer.measured_microseconds[best]), number(least)]
+        elif not len(known):
+            cells.append(ABSENT)
+        else:
+            cells.append(number(np.median(values[known])) if answer.times else ratio(np.median(answer.ratios[known])))
+        if weights:
+            cells.append(str(count) if count else ABSENT)
+        if "us in all" in heads:
+            cells.append(number(count * answer.microseconds[best]) if count else ABSENT)
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -151,8 +153,10 @@ def _table() -> Table:
 
 
 def number(value: float) -> str:
-    """Four significant digits; a dash where there is no value."""
-    return f"{value:.4g}" if np.isfinite(value) else ABSENT
+    """Four significant digits, no exponent in large ones; a dash where there is no value."""
+    if not np.isfinite(value):
+        return ABSENT
+    return f"{value:.0f}" if abs(value) >= LARGE else f"{value:.4g}"
 
 
 def ratio(value: float) -> str:

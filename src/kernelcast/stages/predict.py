@@ -77,8 +77,10 @@ def _answer(config: DictConfig, predictor: Predictor) -> Answer:
     from kernelcast.prediction.names import InPython
     from kernelcast.stages.graphs import progress_of
 
-    # before minutes of extraction
-    target = predictor.target(_mapping(config, "target"))
+    target = _mapping(config, "target")
+    if target:
+        # before minutes of extraction
+        predictor.target(target)
     text = typed(config, "input")
     code = InPython(config.module, config.example, config.function, _mapping(config, "arguments"), config.trust_python)
     subjects: list[Subject] | Path | None = _of_configuration(config, text)

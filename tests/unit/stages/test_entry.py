@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.entry import run_stage
+from kernelcast.stages.entry import run_stage, with_own_key
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
@@ -31,3 +31,20 @@ def test_memory_that_ran_out_is_one_message(tmp_path: Path, caplog: pytest.LogCa
         HydraConfig.instance().cfg = None
     assert ended.value.code == 1
     assert [record.message for record in caplog.records if "the memory ran out" in record.message]
+
+
+@pytest.mark.parametrize(
+    ("argument", "root", "taken"),
+    [
+        # Hydra would take it for the choice of a file of conf/model
+        ("model=gcn", "register", "model_name=gcn"),
+        ("model=models:/kernelcast@champion", "predict", "model_name=models:/kernelcast@champion"),
+        ("workload=matmul", "look", "workload_name=matmul"),
+        ("model=gcn", "train", "model=gcn"),
+        ("workload=tiny", "predict", "workload=tiny"),
+        ("model", "predict", "model"),
+        ("seed=1", "predict", "seed=1"),
+    ],
+)
+def test_a_script_has_keys_that_elsewhere_are_groups(argument: str, root: str, taken: str) -> None:
+    assert with_own_key(argument, root) == taken

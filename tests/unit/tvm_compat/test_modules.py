@@ -4,8 +4,16 @@ import pytest
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.workloads import conv2d, matmul
-from kernelcast.tvm_compat import parse_module, resolve_target, runnable_module, scheduled_module, structural_key
+from kernelcast.measurement.workloads import conv2d, conv2d_bias_relu, global_pool2d, matmul, softmax
+from kernelcast.tvm_compat import (
+    is_scheduled,
+    module_json,
+    parse_module,
+    resolve_target,
+    runnable_module,
+    scheduled_module,
+    structural_key,
+)
 
 
 def test_a_trace_makes_the_program_that_was_sampled_and_no_other() -> None:
@@ -44,3 +52,17 @@ def test_what_is_no_trace_of_the_workload_is_refused(trace: str) -> None:
 def test_what_is_no_module_is_refused(text: str) -> None:
     with pytest.raises(MalformedDataError, match="not a TVM module"):
         parse_module(text)
+
+
+def test_programs_are_told_from_workloads() -> None:
+    suite = [
+        matmul("matmul", 16, 16, 16),
+        softmax("softmax", 16, 16),
+        conv2d_bias_relu("conv2d", height=8, width=8, channels=4, filters=4, kernel=3, padding=1),
+        global_pool2d("pool", height=4, width=4, channels=8),
+    ]
+    target = resolve_target({"kind": "llvm", "num-cores": 1})
+    assert not any(is_scheduled(workload.module) for workload in suite)
+    for workload in suite:
+        for candidate in sample_candidates(workload, target, 3, seed=0):
+            assert is_scheduled(module_json(scheduled_module(workload, candidate.trace)))
