@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelcast.errors import MalformedDataError
+from kernelcast.errors import MalformedDataError, MissingInputError
 from kernelcast.files import read_json
 
 SEED_MARK = "@"
@@ -52,12 +52,14 @@ def read_training(directory: Path, split: str, split_hash: str) -> Training:
     """How the model in `directory` was trained.
 
     Raises:
-        MissingInputError: it was not, or training did not finish.
+        MissingInputError: it was not, or training failed or did not finish.
         MalformedDataError: a field is missing, the seed is not that of the folder's name, or it was trained on another
             split, on other graphs or on a split of this name that was made otherwise, so that it may have learned from
             the programs that it would be tested on.
     """
-    path = directory / "training.json"
+    path, failed = directory / "training.json", directory / "failed.json"
+    if failed.is_file() and not path.exists():
+        raise MissingInputError(f"its training failed ({read_json(failed, 'train')['error']}); run `dvc repro train`")
     training: Any = read_json(path, "train")
     for field in TRAINING_FIELDS:
         if not isinstance(training, dict) or field not in training:

@@ -79,9 +79,9 @@ def check_name(name: str | None) -> None:
 def publish(config: DictConfig, tunings: Tunings, comparison: TuningComparison) -> None:
     """Writes the record of a comparison and the page of results anew."""
     from kernelcast.evaluation.tuning_record import tuning_record, write_tuning_record
-    from kernelcast.stages.experiment_record import library_versions, without_flags
+    from kernelcast.stages.experiment_record import without_flags
     from kernelcast.stages.results import TUNING_RECORDS, results
-    from kernelcast.stages.tracking import git_state
+    from kernelcast.stages.tracking import git_state, library_versions
 
     root, folder = Path(config.paths.root), Path(config.paths.tuning)
     revision, dirty = git_state(root)

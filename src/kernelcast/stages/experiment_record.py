@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,9 +17,6 @@ if TYPE_CHECKING:
     from kernelcast.evaluation.experiment_record import Record, RecordedSplit
     from kernelcast.evaluation.results import Results
 
-LIBRARIES = ("kernelcast", "apache-tvm", "torch", "torch-geometric", "xgboost-cpu", "xgboost", "lightgbm", "numpy")
-"""Whose versions decide figures."""
-
 
 def record_of(plan: Plan, config: DictConfig, failed: Mapping[Training, str]) -> Record:
     """The record of what `evaluate` wrote for every variant.
@@ -33,7 +28,7 @@ def record_of(plan: Plan, config: DictConfig, failed: Mapping[Training, str]) ->
     from kernelcast.evaluation.results import read_results
     from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
     from kernelcast.measurement.host import cpu_identity
-    from kernelcast.stages.tracking import git_state
+    from kernelcast.stages.tracking import git_state, library_versions
 
     trained = [training for training in plan.trainings if training not in failed]
     used = {training.variant.name: training.variant for training in plan.trainings if training in trained}
@@ -115,14 +110,3 @@ def without_flags(processor: str) -> str:
     """What `cpu_identity` says without the long list of instruction sets at its end."""
     name, _, last = processor.rpartition(", ")
     return name if name and ("sse" in last or "asimd" in last) else processor
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that decide figures."""
-    versions = {"python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -6,7 +6,7 @@ with tracked_run(config, "gcn on random", "train") as run:
 
 from kernelcast.stages.tracking.backlog import Backlog, send_backlog
 from kernelcast.stages.tracking.names import LONGEST_NAME, allowed_name, flatten
-from kernelcast.stages.tracking.origin import environment, git_state, provenance_tags
+from kernelcast.stages.tracking.origin import environment, git_state, library_versions, provenance_tags
 from kernelcast.stages.tracking.outbox import find_unsent
 from kernelcast.stages.tracking.run import (
     PARENT_VARIABLE,
@@ -34,6 +34,7 @@ __all__ = [
     "find_unsent",
     "flatten",
     "git_state",
+    "library_versions",
     "open_experiment",
     "provenance_tags",
     "send_backlog",

@@ -28,6 +28,12 @@ COMMIT_TAG = "mlflow.source.git.commit"
 CODE = ("src", "scripts", "conf", "dvc.yaml", "pyproject.toml", "requirements.lock")
 """What of a checkout decides what a run does; `dvc.lock` and the pages of results change while stages run."""
 
+LIBRARIES = ("kernelcast", "apache-tvm", "torch", "torch-geometric", "xgboost-cpu", "xgboost", "lightgbm", "numpy")
+"""Whose versions decide figures."""
+
+VERSION_TAG = "version."
+"""Tags of a run: what their names begin with; they end with that of a library."""
+
 LONGEST_DIFF = 2**20
 """Bytes of a difference from the revision that a run keeps."""
 
@@ -44,6 +50,7 @@ def provenance_tags(root: Path) -> dict[str, str]:
         SOURCE_TAG: code_hash(Path(kernelcast.__file__).parent),
         "kernelcast.command": command_line()[:LONGEST_PARAM],
         PROCESS_TAG: process_identity(),
+        **{f"{VERSION_TAG}{name}": version for name, version in library_versions().items()},
     }
 
 
@@ -66,6 +73,17 @@ def environment() -> dict[str, Any]:
         "packages": dict(sorted(packages.items(), key=lambda package: str(package[0]).lower())),
         **launched(),
     }
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that decide figures."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 def launched() -> dict[str, Any]:
