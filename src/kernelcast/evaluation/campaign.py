@@ -75,7 +75,7 @@ class Share:
     of: int
 
     def __str__(self) -> str:
-        return f"{self.count} of {self.of} ({self.count / self.of:.0%})" if self.of else "none"
+        return f"{self.count:,} of {self.of:,} ({self.count / self.of:.0%})" if self.of else "none"
 
 
 @dataclass(frozen=True)

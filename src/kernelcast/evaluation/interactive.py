@@ -8,23 +8,19 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-import pyarrow as pa
 from plotly.subplots import make_subplots
 
 from kernelcast.evaluation.machine import NEAR_BEST, MachineState, speeds
 from kernelcast.evaluation.palette import COLOURS, PLOTLY_MARKERS, style
-from kernelcast.evaluation.plots import MOST_LEGEND_ENTRIES, learning_panels, relative_times_and_places, seconds_of
+from kernelcast.evaluation.plots import learning_panels
 from kernelcast.evaluation.results import SplitResult
-from kernelcast.evaluation.summary import METRIC_BY_NAME
-from kernelcast.models.protocol import PredictionKind
-
-MOST_SVG_POINTS = 4000
-"""More points than this are drawn by WebGL, which stays fluent at tens of thousands."""
 
 MOST_STATE_POINTS = 2000
 """Points of the machine's state that are kept, of all devices together; an eye sees no more."""
 
 GRID = "#e2e5e9"
+INK = "#1c2430"
+"""Colours of axes and of what is no series; the page swaps them on a dark screen."""
 
 
 def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
@@ -62,123 +58,12 @@ def leaderboard_chart(splits: Sequence[SplitResult]) -> go.Figure:
                 hovertemplate="%{customdata[0]}: %{x:.3f} [%{customdata[1]:.3f}, %{customdata[2]:.3f}]",
             )
         )
-    figure.add_vline(x=0, line={"color": "black", "dash": "dot", "width": 1})
+    figure.add_vline(x=0, line={"color": INK, "dash": "dot", "width": 1})
     figure.update_layout(height=150 + (26 + 10 * len(splits)) * len(names))
     figure.update_xaxes(title="mean Kendall's tau")
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=[f"{name} " for name in names], range=[len(names) - 0.5, -0.5]
     )
-    return dressed(figure)
-
-
-def prediction_chart(rows: pa.Table, kind: str, most_points: int) -> go.Figure:
-    """Predicted over measured time of one model, or predicted place over relative time for a model of ranks.
-
-    Of more than `most_points` programs, as many at even distances in the table are drawn.
-    """
-    names = rows["workload"].to_pylist()
-    true_seconds = np.exp(rows["log_seconds"].to_numpy())
-    of_time = kind == PredictionKind.LOG_SECONDS
-    if of_time:
-        x, y = 1e6 * true_seconds, 1e6 * seconds_of(rows["prediction"].to_numpy())
-    else:
-        x, y = relative_times_and_places(true_seconds, rows["prediction"].to_numpy(), names)
-    # places are among all programs, those left out too
-    drawn = np.unique(np.linspace(0, rows.num_rows - 1, min(most_points, rows.num_rows)).astype(np.int64))
-    x, y = x[drawn], y[drawn]
-    scatter = go.Scattergl if len(drawn) > MOST_SVG_POINTS else go.Scatter
-    keys, workload = (np.asarray(column, dtype=object)[drawn] for column in (rows["program_key"].to_pylist(), names))
-    figure = go.Figure()
-    unit = " µs" if of_time else ""
-    for number, name in enumerate(sorted(set(names))):
-        colour, marker = style(number)
-        chosen = workload == name
-        if not chosen.any():
-            continue
-        figure.add_trace(
-            scatter(
-                name=name,
-                x=x[chosen],
-                y=y[chosen],
-                mode="markers",
-                marker={"color": colour, "symbol": PLOTLY_MARKERS[marker], "size": 8, "opacity": 0.75},
-                customdata=keys[chosen],
-                hovertemplate=f"{name}<br>measured %{{x:.4g}}{unit}<br>predicted %{{y:.4g}}{unit}<br>"
-                "program %{customdata}",
-            )
-        )
-    if of_time:
-        ends = [float(min(x.min(), y.min())), float(max(x.max(), y.max()))]
-        line = {"color": "black", "dash": "dash", "width": 1}
-        figure.add_trace(
-            go.Scatter(x=ends, y=ends, mode="lines", name="predicted = measured", line=line, hoverinfo="skip")
-        )
-        figure.update_xaxes(title="measured run time (µs)")
-        figure.update_yaxes(title="predicted run time (µs)", type="log", **decades(y))
-    else:
-        figure.update_xaxes(title="measured run time / fastest of the workload")
-        figure.update_yaxes(title="predicted place (0 fastest, 1 slowest)")
-    figure.update_xaxes(type="log", **decades(x))
-    figure.update_layout(height=520, showlegend=len(set(names)) <= MOST_LEGEND_ENTRIES)
-    return dressed(figure)
-
-
-def workload_chart(result: SplitResult, metric: str) -> go.Figure:
-    """One metric of every model on every workload, as a coloured table with the numbers in it."""
-    columns = {
-        model.model: {scores.workload: scores.metrics.get(metric) for scores in model.per_workload}
-        for model in result.models
-        if metric in model.metrics
-    }
-    return metric_table(columns, result.test_workloads, metric)
-
-
-def network_chart(result: SplitResult, metric: str) -> go.Figure:
-    """One metric of every model on every network, likewise."""
-    columns = {
-        model.model: {
-            scores.network: scores.metrics[metric].value for scores in model.per_network if metric in scores.metrics
-        }
-        for model in result.models
-        if metric in model.over_networks and model.per_network
-    }
-    return metric_table(columns, sorted({name for column in columns.values() for name in column}), metric)
-
-
-def metric_table(columns: Mapping[str, Mapping[str, float | None]], names: Sequence[str], metric: str) -> go.Figure:
-    """A coloured table with the numbers in it.
-
-    Args:
-        columns: value by row, by column.
-        names: of the rows, in order; those without any value are left out.
-        metric: whose values they are.
-    """
-    rows = [name for name in names if any(column.get(name) is not None for column in columns.values())]
-    values = [[column.get(name) for column in columns.values()] for name in rows]
-    shown = "{:.0%}" if METRIC_BY_NAME[metric].is_share else "{:.2f}"
-    scale: dict[str, Any] = {"zmin": 0, "zmax": 1, "colorscale": "Blues"}
-    if METRIC_BY_NAME[metric].by_chance == 0:
-        scale = {"zmin": -1, "zmax": 1, "colorscale": "RdBu"}
-    elif not METRIC_BY_NAME[metric].higher_is_better:
-        scale = {"zmin": 0, "zmax": 1, "colorscale": "Oranges"}
-    figure = go.Figure(
-        go.Heatmap(
-            x=list(columns),
-            y=rows,
-            z=values,
-            text=[["" if value is None else shown.format(value) for value in row] for row in values],
-            texttemplate="%{text}",
-            hovertemplate="%{y}, %{x}: %{text}",
-            name="",
-            xgap=2,
-            ygap=2,
-            showscale=False,
-            **scale,
-        )
-    )
-    figure.update_layout(height=110 + 34 * len(rows))
-    figure.update_yaxes(autorange="reversed", ticksuffix=" ")
-    figure.update_xaxes(side="top", tickangle=-30)
     return dressed(figure)
 
 
@@ -227,7 +112,19 @@ def state_chart(states: Sequence[MachineState]) -> go.Figure:
                 name=state.device if len(states) > 1 else "",
             )
         )
-    figure.add_hline(y=NEAR_BEST, line={"color": "black", "dash": "dot", "width": 1})
+        middles, medians = state.stretches()
+        figure.add_trace(
+            go.Scatter(
+                x=middles,
+                y=medians,
+                mode="lines",
+                line={"color": INK if len(states) == 1 else colour, "width": 2},
+                hovertemplate="around minute %{x:.0f}: median %{y:.3f} times its best",
+                name="",
+                showlegend=False,
+            )
+        )
+    figure.add_hline(y=NEAR_BEST, line={"color": INK, "dash": "dot", "width": 1})
     figure.update_xaxes(title="minutes since the first repeat")
     spanned = np.concatenate([state.slowdown for state in states])
     figure.update_yaxes(title="reference kernel / its best", type="log", **decades(spanned))
@@ -253,7 +150,7 @@ def speeds_chart(states: Sequence[MachineState]) -> go.Figure:
                 name=state.device if len(states) > 1 else "",
             )
         )
-    figure.add_vline(x=NEAR_BEST, line={"color": "black", "dash": "dot", "width": 1})
+    figure.add_vline(x=NEAR_BEST, line={"color": INK, "dash": "dot", "width": 1})
     figure.update_xaxes(title="reference kernel / its best (last step: and slower)")
     figure.update_yaxes(title="share of the repeats", tickformat=".0%", rangemode="tozero")
     figure.update_layout(height=300, showlegend=len(states) > 1)
@@ -275,7 +172,7 @@ def spread_chart(spread: np.ndarray, limit: float | None) -> go.Figure:
         )
     )
     if limit is not None:
-        figure.add_vline(x=limit, line={"color": "black", "dash": "dash", "width": 1}, annotation_text="limit")
+        figure.add_vline(x=limit, line={"color": INK, "dash": "dash", "width": 1}, annotation_text="limit")
     figure.update_xaxes(title="interquartile range / median of a program's repeats", rangemode="tozero")
     figure.update_yaxes(title="share of the programs", tickformat=".0%", range=[0, 1.02])
     figure.update_layout(height=300, showlegend=False)
@@ -297,7 +194,7 @@ def dressed(figure: go.Figure) -> go.Figure:
         # a finger that scrolls the page must not zoom the plot
         dragmode=False,
         hovermode="closest",
-        font={"family": "system-ui, sans-serif", "size": 13, "color": "#1c2430"},
+        font={"family": "system-ui, sans-serif", "size": 13, "color": INK},
         legend={"orientation": "h", "yanchor": "bottom", "y": 0, "yref": "container", "x": 0, "xref": "container"},
         plot_bgcolor="white",
         paper_bgcolor="white",

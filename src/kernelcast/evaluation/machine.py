@@ -16,6 +16,9 @@ NEAR_BEST = 1.05
 
 SPEED_BINS = 50
 
+STRETCHES = 48
+"""Into so many stretches of equal length the campaign is cut to see the machine drift."""
+
 MOST_OF_THE_REPEATS = 0.99
 """Share of the repeats that the bins of speeds divide among them; the last one also takes all slower ones."""
 
@@ -39,6 +42,15 @@ class MachineState:
     median: float
     p90: float
     near_best: float
+
+    def stretches(self) -> tuple[Float64[np.ndarray, "stretches"], Float64[np.ndarray, "stretches"]]:
+        """Middle, in minutes, and median slowdown of every stretch of the campaign with repeats in it."""
+        end = float(self.minutes[-1])
+        number = np.minimum((self.minutes / end * STRETCHES).astype(np.int64) if end else 0, STRETCHES - 1)
+        number = np.broadcast_to(number, self.minutes.shape)
+        used = np.unique(number)
+        medians = np.array([np.median(self.slowdown[number == stretch]) for stretch in used])
+        return (used + 0.5) * end / STRETCHES, medians
 
     def thinned(self, most: int) -> tuple[Float64[np.ndarray, "kept"], Float64[np.ndarray, "kept"]]:
         """At most `most` of the points, evenly chosen over the time."""
@@ -99,4 +111,22 @@ def state_sentence(states: list[MachineState]) -> str:
     ]
     if len(states) > 1:
         sentences = [f"{state.device}: {sentence}" for state, sentence in zip(states, sentences, strict=True)]
+    return " ".join(sentences)
+
+
+def drift_sentence(states: list[MachineState]) -> str:
+    """How the machine's speed changed over the campaign, in one sentence a device; empty where nobody knows."""
+    sentences = []
+    for state in states:
+        minutes, medians = state.stretches()
+        name = f"{state.device}: the" if len(states) > 1 else "Drift: the"
+        if len(medians) < 2:
+            sentences.append(f"{name} campaign is too short to drift.")
+            continue
+        slowest = int(np.argmax(medians))
+        sentences.append(
+            f"{name} median of the reference kernel went from {medians[0]:.3f} of its best in the first to "
+            f"{medians[-1]:.3f} in the last of {len(medians)} stretches of {minutes[1] - minutes[0]:.3g} minutes; "
+            f"the slowest was {medians[slowest]:.3f}, {minutes[slowest]:.0f} minutes in."
+        )
     return " ".join(sentences)

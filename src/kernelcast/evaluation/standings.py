@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kernelcast.evaluation.aggregation import Aggregation
 from kernelcast.evaluation.bootstrap import Estimate
 from kernelcast.evaluation.palette import split_title
-from kernelcast.evaluation.results import Results, SplitResult
+from kernelcast.evaluation.results import SplitResult
 from kernelcast.evaluation.summary import METRIC_BY_NAME, METRICS
 from kernelcast.evaluation.table import (
     ABSENT,
@@ -28,6 +28,10 @@ COUNTED = ("kendall_tau", "top_1", "top_5", "tile_size_ape", "mape")
 """Metrics that the page shows for every way to count workloads; `leaderboard.csv` has all."""
 
 
+SHOWN_FIRST = ("pairwise_accuracy", "top_1", "top_5", "median_ape")
+"""Metrics beside Kendall's tau that the first table of a split has; the rest are in a second one."""
+
+
 @dataclass(frozen=True)
 class Board:
     """One table of the page.
@@ -45,22 +49,52 @@ class Board:
     rows: list[tuple[str, list[str]]]
 
 
+@dataclass(frozen=True)
+class SplitBoards:
+    """The tables of one split.
+
+    Attributes:
+        result: the split.
+        title: above all of them.
+        first: the leaderboard.
+        others: what only some readers want.
+    """
+
+    result: SplitResult
+    title: str
+    first: Board
+    others: list[Board]
+
+
 def leaderboard_board(result: SplitResult, confidence: float) -> Board:
-    """All models of a split in all metrics."""
-    headings = ["Model", "Rank", f"Kendall's tau [{confidence:.0%} interval]", "± over seeds", "Of ceiling"]
-    headings += [metric.label for metric in METRICS if metric.name != MAIN_METRIC]
+    """All models of a split, in the metrics that matter to most readers."""
+    seeds = any(len(model.seeds) > 1 for model in result.models)
+    names = [name for name in SHOWN_FIRST if any(name in model.metrics for model in result.models)]
+    headings = ["Model", "Rank", f"Kendall's tau [{confidence:.0%} interval]", *(["± over seeds"] if seeds else [])]
+    headings += ["Of ceiling", *(METRIC_BY_NAME[name].label for name in names), "Training", "Prediction, each"]
     rows = []
     for rank, model in ranked(result):
         tau = model.metrics.get(MAIN_METRIC)
         spread = tau.seed_deviation if tau else None
-        cells = [model.model, rank, interval(tau) if tau else ABSENT, ABSENT if spread is None else number(spread)]
+        cells = [model.model, rank, interval(tau) if tau else ABSENT]
+        cells += [ABSENT if spread is None else number(spread)] if seeds else []
         cells.append(share_text(model, result.ceiling, MAIN_METRIC))
-        cells += [_value(model.metrics, metric.name) for metric in METRICS if metric.name != MAIN_METRIC]
+        cells += [_value(model.metrics, name) for name in names]
         rows.append((model.role.value, [*cells, seconds_text(model), microseconds_text(model)]))
+    return Board(split_title(result.split, result.known_workloads), split_caption(result, confidence), headings, rows)
+
+
+def metrics_board(result: SplitResult) -> Board:
+    """The same models in all metrics."""
+    metrics = [metric for metric in METRICS if any(metric.name in model.metrics for model in result.models)]
+    rows = [
+        (model.role.value, [model.model, *(_value(model.metrics, metric.name) for metric in metrics)])
+        for model in result.models
+    ]
     return Board(
-        split_title(result.split, result.known_workloads),
-        split_caption(result, confidence),
-        [*headings, "Training", "Prediction, each"],
+        f"{result.split} split: all metrics",
+        "Means over workloads; leaderboard.csv has the intervals.",
+        ["Model", *(metric.label for metric in metrics)],
         rows,
     )
 
@@ -121,16 +155,15 @@ def comparison_board(result: SplitResult, confidence: float) -> Board | None:
     )
 
 
-def boards(results: Results) -> list[Board]:
-    """All tables of all splits, in the order of the page."""
-    found = []
-    for result in results.splits:
-        found += [
-            leaderboard_board(result, results.confidence),
-            comparison_board(result, results.confidence),
-            counting_board(result),
-        ]
-    return [board for board in found if board is not None]
+def split_boards(result: SplitResult, confidence: float) -> SplitBoards:
+    """All tables of one split."""
+    others = [metrics_board(result), comparison_board(result, confidence), counting_board(result)]
+    return SplitBoards(
+        result,
+        split_title(result.split, result.known_workloads),
+        leaderboard_board(result, confidence),
+        [board for board in others if board is not None],
+    )
 
 
 def _value(estimates: dict[str, Estimate], metric: str) -> str:

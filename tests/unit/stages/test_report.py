@@ -7,6 +7,7 @@ import pytest
 from kernelcast.errors import KernelcastError
 from kernelcast.stages.evaluate import evaluate
 from kernelcast.stages.report import report
+from tests.unit.evaluation.browser import opened
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,15 @@ def test_the_page_names_every_model_and_where_to_look_is_logged(folder, caplog: 
     with caplog.at_level(logging.INFO):
         report(folder.config)
     html = page.read_text()
-    for name in ("xgboost", "random", "measured again", "layer_norm", "32 of 160 (20%)", "within 5% of its best time"):
+    for name in (
+        "xgboost",
+        "random",
+        "measured again",
+        "layer_norm",
+        "32 of 160 (20%)",
+        "conv2d",
+        "within 5% of its best time",
+    ):
         assert name in html
     for place in (str(page), "table.csv", "mlflow ui --backend-store-uri sqlite:///"):
         assert place in caplog.text
@@ -62,31 +71,34 @@ def test_a_torn_input_is_named(folder, name: str) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 def test_in_a_browser_every_plot_draws_without_a_network_and_fits_the_screen(reported, width: int, height: int) -> None:
-    from playwright.sync_api import sync_playwright
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    requests: list[str] = []
-    problems: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-quic"])
-        page = browser.new_page(viewport={"width": width, "height": height}, offline=True)
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda message: problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto((reported.root / "data/report/index.html").as_uri())
-        for name in ("leaderboard", "predictions", "workloads", "learning", "state", "speeds", "spread"):
+    with opened(reported.root / "data/report/index.html", width, height) as page:
+        for name in ("leaderboard", "learning", "state", "speeds", "spread"):
+            page.locator(f"#plot-{name}").scroll_into_view_if_needed()
             page.wait_for_selector(f"#plot-{name} .main-svg", state="attached")
-        assert page.locator("#plot-predictions .scatterlayer .trace").count() >= 4
+        assert page.locator("#parity .scatterlayer .trace").count() >= 4
         # the choice works by keyboard alone
-        select = page.locator("select[data-chart=predictions]")
-        before = page.locator("#plot-predictions").get_attribute("aria-label")
+        select = page.locator("#parity-controls select").first
+        caption = page.locator("#parity figcaption")
+        before = caption.inner_text()
         select.focus()
         select.press("ArrowDown")
         select.press("Enter")
-        page.wait_for_function(
-            "before => document.getElementById('plot-predictions').getAttribute('aria-label') !== before", arg=before
-        )
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        browser.close()
-    assert requests == [(reported.root / "data/report/index.html").as_uri()]
-    assert problems == []
+        assert caption.inner_text() != before
+
+
+def test_without_graphs_the_page_says_so_and_has_the_rest(folder) -> None:
+    shutil.rmtree(folder.root / "data/graphs")
+    report(folder.config)
+    html = (folder.root / "data/report/index.html").read_text()
+    assert "data/graphs is not at hand" in html
+    assert "Trust xgboost: on workloads" in html
+
+
+def test_a_torn_store_of_graphs_is_named_and_leaves_the_old_page(folder) -> None:
+    page = folder.root / "data/report/index.html"
+    before = page.read_bytes()
+    meta = folder.root / "data/graphs/meta.json"
+    meta.write_text(meta.read_text()[:100])
+    with pytest.raises(KernelcastError, match=r"meta\.json"):
+        report(folder.config)
+    assert page.read_bytes() == before
