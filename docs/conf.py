@@ -2,7 +2,7 @@
 
 import re
 import sys
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 
 from docutils import nodes
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "src"))
 project = "kernelcast"
 author = "the kernelcast authors"
 project_copyright = "the kernelcast authors; Apache-2.0"
-release = version("kernelcast")
+release = metadata.version("kernelcast")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["results", "examples", "images"]

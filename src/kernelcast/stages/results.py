@@ -16,22 +16,29 @@ TUNING_RECORDS = "docs/results/tuning"
 PAGE = "docs/results.md"
 """The figures of all experiments, of published tunings, and the page made of them, below `paths.root`."""
 
+README = "README.md"
+
 FIRST = ("networks",)
 """Experiments that stand at the top of the page."""
 
 
 def results(config: DictConfig) -> None:
-    """Writes `docs/results.md` anew of the figures in `docs/results`.
+    """Writes `docs/results.md` anew of the figures in `docs/results`, and the leaderboard in the README.
 
     Raises:
         MalformedDataError: a file there is not what an experiment or a comparison writes.
     """
     from kernelcast.evaluation.experiment_record import read_records
+    from kernelcast.evaluation.leaderboard_excerpt import with_leaderboard
     from kernelcast.evaluation.results_page import render_page
     from kernelcast.evaluation.tuning_record import read_tuning_records
 
     root = Path(config.paths.root)
-    page = render_page(read_records(root / RECORDS), FIRST, read_tuning_records(root / TUNING_RECORDS))
-    with atomic_file(root / PAGE) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    records = read_records(root / RECORDS)
+    pages = {root / PAGE: render_page(records, FIRST, read_tuning_records(root / TUNING_RECORDS))}
+    if (root / README).is_file():
+        pages[root / README] = with_leaderboard((root / README).read_text(encoding="utf-8"), records)
+    for path, page in pages.items():
+        with atomic_file(path) as temporary:
+            temporary.write_text(page, encoding="utf-8")
     logger.info("page: %s", root / PAGE)

@@ -17,6 +17,7 @@ from kernelcast.evaluation.experiment_record import (
     told_apart,
     write_record,
 )
+from kernelcast.evaluation.leaderboard_excerpt import BEGIN, END, with_leaderboard
 from kernelcast.evaluation.results import ModelResult, Role, SplitResult
 from kernelcast.evaluation.results_page import render_page
 from kernelcast.evaluation.summary import WorkloadScores
@@ -124,3 +125,14 @@ def test_the_page_in_the_repository_is_made_of_its_records() -> None:
 
         tunings = read_tuning_records(ROOT / "docs/results/tuning")
         assert page.read_text() == render_page(records, FIRST, tunings)
+
+
+def test_the_leaderboard_in_the_readme_is_that_of_the_record() -> None:
+    page, records = (ROOT / "README.md").read_text(), read_records(ROOT / "docs/results")
+    assert BEGIN in page
+    assert END in page
+    assert with_leaderboard(page, records) == page, "run `python scripts/results.py`"
+    assert "`ensemble` |" in page
+    # a page without marks, or without the experiment, stays as it is
+    assert with_leaderboard("no marks", records) == "no marks"
+    assert with_leaderboard(page, []) == page
