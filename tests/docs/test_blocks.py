@@ -24,7 +24,7 @@ WITH_BLOCKS = [page for page in PAGES if list(BLOCKS.parse(page).examples())]
 def started(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A checkout in which a reader has followed the five-minute start, on fewer programs, up to the prediction."""
     project = copy_checkout(tmp_path_factory.mktemp("started"))
-    for command in commands_of(project.root / "docs/start.md"):
+    for command in commands_of(ROOT / "docs/start.md"):
         if command.words[1:2] and command.words[1] in ("scripts/graphs.py", "scripts/train.py", "scripts/predict.py"):
             words = [word.replace("programs_per_workload=20", "programs_per_workload=3") for word in command.words]
             more = ("samples=4",) if words[1] == "scripts/predict.py" else ()
