@@ -101,3 +101,14 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
     for target in README_LINK.findall(text):
         if not target.startswith("http"):
             assert (ROOT / target.split("#")[0]).exists(), target
+
+
+def test_the_messages_that_troubleshooting_quotes_are_those_of_the_code() -> None:
+    sources = [path.read_text() for path in (ROOT / "src").rglob("*.py")] + [(ROOT / "scripts/setup").read_text()]
+    # literals that go on in the next line, as one
+    code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
+    headings = re.findall(r"^\*\*(.+?)\*\*", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [part for heading in headings for part in re.findall(r'"([^"]+)"', heading)]
+    assert len(quoted) > 6
+    for piece in (piece.strip() for message in quoted for piece in message.split("...")):
+        assert piece.rstrip(".") in code, piece
