@@ -19,7 +19,8 @@ from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.measurement.timing import TimedRepeat
 from kernelcast.records import Campaign, Workload, write_campaign
-from kernelcast.stages.config import project_root, register_schemas
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.config_nodes import project_root
 from kernelcast.stages.measure import make_runner
 from kernelcast.tvm_compat import resolve_target
 

@@ -28,7 +28,8 @@ from kernelcast.records import (
     write_campaign,
     write_measurements,
 )
-from kernelcast.stages.config import project_root, register_schemas
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.config_nodes import project_root
 from kernelcast.tvm_compat import resolve_target, tvm_versions
 
 logger = logging.getLogger(__name__)

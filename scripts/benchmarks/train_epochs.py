@@ -28,7 +28,7 @@ from kernelcast.models.batching import Batches, moments
 from kernelcast.models.losses import LogMSE
 from kernelcast.models.networks.gcn import GCN
 from kernelcast.models.networks.widths import widths_of
-from kernelcast.stages.config import project_root
+from kernelcast.stages.config_nodes import project_root
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from tune_workloads import DATA_SET, heaviest
 
 from kernelcast.files import json_hash
 from kernelcast.records import read_measurements
-from kernelcast.stages.config import project_root, register_schemas
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.config_nodes import project_root
 from kernelcast.stages.measure import make_runner
 from kernelcast.tuning.learning import Frozen, Refit
 from kernelcast.tuning.methods import Method, Random, Trained, TvmMlp, TvmXgb

@@ -25,7 +25,8 @@ from kernelcast.graphs.splits import NetworkSplit, make_split
 from kernelcast.models.protocol import CostModel
 from kernelcast.models.trained_on import TrainedOn
 from kernelcast.records import Measurements, read_measurements
-from kernelcast.stages.config import project_root, register_schemas
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.config_nodes import project_root
 from kernelcast.stages.graphs import rows_of
 from kernelcast.tuning.learning import Refit
 from kernelcast.tuning.replay import ReplaySettings, replay_all

@@ -29,7 +29,7 @@ from kernelcast.machine import Host
 from kernelcast.measurement.sampling import tune_context
 from kernelcast.models.trained_on import TrainedOn
 from kernelcast.records import Workload
-from kernelcast.stages.config import project_root
+from kernelcast.stages.config_nodes import project_root
 from kernelcast.tuning import tvm_cost_model
 from kernelcast.tuning.peers import tvm_xgb_model
 from kernelcast.tuning.trained import TrainedModel

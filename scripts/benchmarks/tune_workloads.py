@@ -10,7 +10,7 @@ import numpy as np
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.dataset.labels import Labelling, labels_of
 from kernelcast.records import Measurements, Workload
-from kernelcast.stages.config import project_root
+from kernelcast.stages.config_nodes import project_root
 
 DATA_SET = Path(project_root()) / "data" / "datasets" / "zen4_1core"
 """The data set that ships: what is replayed, and where the full run takes its workloads from."""

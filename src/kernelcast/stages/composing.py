@@ -15,7 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 import kernelcast
 from kernelcast.errors import ConfigError
-from kernelcast.stages.config import project_root, register_schemas
+from kernelcast.stages.config import register_schemas
+from kernelcast.stages.config_nodes import project_root
 
 
 def conf_folder() -> Path:

@@ -5,74 +5,14 @@ Nodes with a `_target_` are `Any` here: the class they name checks its own argum
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-import kernelcast
 from kernelcast.exchange.times import Times
-from kernelcast.measurement.settings import Cache, Way
+from kernelcast.stages.config_nodes import PathsConfig, RunnerConfig, TrackingConfig
 from kernelcast.tuning.choices import Choice
-
-
-def project_root() -> str:
-    """The checkout that holds this package, or the current folder when the package is installed elsewhere."""
-    checkout = Path(kernelcast.__file__).resolve().parents[2]
-    return str(checkout if (checkout / "dvc.yaml").exists() else Path.cwd())
-
-
-@dataclass
-class PathsConfig:
-    """Where things are, all below `root`."""
-
-    root: str = field(default_factory=project_root)
-    measurements: str = MISSING
-    graphs: str = MISSING
-    models: str = MISSING
-    evaluation: str = MISSING
-    tuning: str = MISSING
-    report: str = MISSING
-    look: str = MISSING
-    runs: str = MISSING
-
-
-@dataclass
-class TrackingConfig:
-    """MLflow."""
-
-    uri: str = MISSING
-    experiment: str = MISSING
-    artifacts: str = MISSING
-
-
-@dataclass
-class TimingConfig:
-    """How programs are timed; `kernelcast.measurement.settings.TimingSettings` explains each."""
-
-    way: Way = MISSING
-    cache: Cache = MISSING
-    batch_size: int = MISSING
-    least_rounds: int = MISSING
-    most_rounds: int = MISSING
-    uncertainty: float = MISSING
-    budget_seconds: float = MISSING
-    repeat_seconds: float = MISSING
-
-
-@dataclass
-class RunnerConfig:
-    """How one campaign builds and checks; `kernelcast.measurement.settings.RunnerSettings` explains each."""
-
-    devices: Any = MISSING
-    builders: int | None = MISSING
-    build_timeout_seconds: float = MISSING
-    run_timeout_seconds: float = MISSING
-    memory_limit_bytes: int = MISSING
-    check_share: float = MISSING
-    remeasure_share: float = MISSING
-    timing: TimingConfig = MISSING
 
 
 @dataclass
@@ -379,6 +319,18 @@ class RepeatConfig:
     paths: PathsConfig = MISSING
 
 
+@dataclass
+class DoctorConfig:
+    """Root of `scripts/doctor.py`."""
+
+    timing_seconds: float = MISSING
+    output: str | None = None
+    target: dict[str, Any] = MISSING
+    runner: RunnerConfig = MISSING
+    tracking: TrackingConfig = MISSING
+    paths: PathsConfig = MISSING
+
+
 SCHEMAS: dict[str, type] = {
     "measure": MeasureConfig,
     "graphs": GraphsConfig,
@@ -396,6 +348,7 @@ SCHEMAS: dict[str, type] = {
     "predict": PredictConfig,
     "sync": SyncConfig,
     "repeat": RepeatConfig,
+    "doctor": DoctorConfig,
 }
 
 

@@ -1,0 +1,1 @@
+"""A checkup of installation, machine and project: what `scripts/doctor.py` looks at."""
