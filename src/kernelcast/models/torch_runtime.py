@@ -24,7 +24,7 @@ def training_device(settings: TrainerSettings) -> torch.device:
     if settings.accelerator == "gpu" and device.type == "cpu":
         raise ConfigError(
             "trainer.accelerator=gpu, but torch finds no GPU here: use trainer.accelerator=cpu, "
-            "or install the CUDA build of torch (README, CPU or CUDA)"
+            "or install the CUDA build of torch (docs/how-to/gpu.md)"
         )
     if device.type == "cuda" and settings.devices > torch.cuda.device_count():
         raise ConfigError(
