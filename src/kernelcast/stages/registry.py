@@ -64,6 +64,7 @@ def register(config: DictConfig) -> None:
     candidate = best_candidate(results, config)
     name = config.name or registered_name(config.split)
     with tracked_run(config, f"register {name}", "register") as run:
+        run.require_store("the registry is there")
         run.dataset("graphs", candidate.training["data_hash"], Path(config.paths.graphs))
         known = version_of(run.client, name, candidate)
         version = known or new_version(run, name, candidate, config)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelcast.errors import MalformedDataError
 from kernelcast.stages.tracking.outbox import (
     CALLS_FILE,
     FOLDER,
@@ -50,8 +49,6 @@ def send_backlog(client: MlflowClient, uri: str, runs: Path) -> Backlog:
 
     A run that the store refuses stays where it is and does not hold up the others; a store that is away ends it.
     """
-    from mlflow.exceptions import MlflowException
-
     sent: list[Record] = []
     at_work = elsewhere = refused = 0
     for folder in kept_folders(runs):
@@ -71,7 +68,8 @@ def send_backlog(client: MlflowClient, uri: str, runs: Path) -> Backlog:
                 record = send(folder, client)
                 if not ended:
                     client.set_terminated(record.run_id, "KILLED", _last_call(folder))
-            except (MlflowException, MalformedDataError, OSError) as error:
+            # of whatever driver; none may hold up what comes after
+            except Exception as error:
                 if is_passing(error):
                     logger.warning("%s does not answer any more; the rest waits in %s", uri, runs / FOLDER)
                     break

@@ -99,6 +99,11 @@ class Outbox:
         """The id that the store gave the run, or the name that it has until then."""
         return self.record.run_id or self.record.unsent_id
 
+    @property
+    def is_away(self) -> bool:
+        """Whether calls are kept, at the last look."""
+        return self._held is not None
+
     def tell(self, call: Call, source: Path | None = None) -> None:
         """Tells the store of `call`, or keeps it, with what is in `source`.
 
@@ -118,7 +123,7 @@ class Outbox:
                 self._keep(call, source)
             raise
         except Exception as error:
-            if not self._is_away(error):
+            if not self._is_kept_after(error, call):
                 raise
             self.go_away(" ".join(str(error).split())[:300])
             self._keep(call, source)
@@ -163,14 +168,20 @@ class Outbox:
             assert self._held is not None
             self._held.release()
 
-    def _is_away(self, error: Exception) -> bool:
+    def _is_kept_after(self, error: Exception, call: Call) -> bool:
+        """Whether an error is no fault of the call: a token that has run out, a run that somebody deleted, too.
+
+        None of these is a reason to lose hours of training.
+        """
         from mlflow.exceptions import MlflowException
 
         if is_passing(error):
             return True
-        # a token that has run out, a run that somebody deleted: no reason to lose hours of training
-        wrong = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST")
-        return isinstance(error, MlflowException) and (error.error_code not in wrong or "'active' state" in str(error))
+        if isinstance(error, MlflowException):
+            wrong = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "MALFORMED_REQUEST")
+            return error.error_code not in wrong or "'active' state" in str(error)
+        # stores of artifacts beside the server have errors of their own
+        return is_server(self.record.uri) and call["call"] == "artifact"
 
     def _caught_up(self) -> bool:
         """Whether the store knows all that was kept, after a try if it is time for one."""
@@ -181,9 +192,9 @@ class Outbox:
             return False
         try:
             self.record = send(self._folder, self.client)
+        # whatever the store refuses now, the folder keeps
         except Exception as error:
-            if not self._is_away(error):
-                raise
+            logger.debug("not sent: %s", error)
             return False
         self._delivery = Delivery(self.client, self.record.run_id, self._resumed)
         shutil.rmtree(self._folder)
@@ -286,6 +297,13 @@ def find_unsent(client: MlflowClient, experiment_id: str, unsent_id: str) -> str
     return str(found[0].info.run_id) if found else None
 
 
+def with_known_parent(client: MlflowClient, experiment_id: str, tags: dict[str, str]) -> dict[str, str]:
+    """The tags of a run with the id of its parent, if that was begun without the store and is there now."""
+    parent = tags.get(PARENT_TAG, "")
+    known = find_unsent(client, experiment_id, parent) if parent.startswith(UNSENT) else None
+    return {**tags, PARENT_TAG: known} if known else tags
+
+
 def now() -> int:
     """In milliseconds since 1970, as MLflow counts."""
     return int(time.time() * 1000)
@@ -297,9 +315,7 @@ def _created(client: MlflowClient, record: Record) -> str:
     experiment_id = experiment.experiment_id if experiment else client.create_experiment(record.experiment)
     run_id = find_unsent(client, experiment_id, record.unsent_id)
     if run_id is None:
-        tags = dict(record.tags)
-        if tags.get(PARENT_TAG, "").startswith(UNSENT):
-            tags[PARENT_TAG] = find_unsent(client, experiment_id, tags[PARENT_TAG]) or tags[PARENT_TAG]
+        tags = with_known_parent(client, experiment_id, {**record.tags, RECORD_TAG: record.unsent_id})
         run_id = str(client.create_run(experiment_id, record.start_time, tags, record.name).info.run_id)
     for child in client.search_runs([experiment_id], f"tags.`{PARENT_TAG}` = '{record.unsent_id}'"):
         client.set_tag(child.info.run_id, PARENT_TAG, run_id)

@@ -37,6 +37,7 @@ from kernelcast.stages.tracking.outbox import (
     find_unsent,
     now,
     read_record,
+    with_known_parent,
 )
 from kernelcast.stages.tracking.stale import close_stale_runs
 from kernelcast.stages.tracking.store import StoreAwayError, is_passing, make_client, open_experiment
@@ -148,6 +149,15 @@ class TrackedRun:
         """Adds lines of Markdown to what the run's page says of it."""
         self.tags({NOTE_TAG: note_of(self.outbox.record.tags, self.run_id, lines)})
 
+    def require_store(self, why: str) -> None:
+        """For what cannot be done later.
+
+        Raises:
+            StoreAwayError: the store does not answer.
+        """
+        if self.outbox.is_away:
+            raise StoreAwayError(f"{self.outbox.record.uri} does not answer, and {why}; run the same command later")
+
     def end(self, status: str) -> None:
         """Closes the run as FINISHED, FAILED or KILLED."""
         with suppress(Exception):
@@ -235,6 +245,7 @@ def _opened(config: DictConfig, record: Record, resume: str | None) -> TrackedRu
         send_backlog(client, record.uri, runs)
         close_stale_runs(client, experiment_id)
         earlier = find_resumable(client, experiment_id, resume) if resume else None
+        record = replace(record, tags=with_known_parent(client, experiment_id, record.tags))
         run_id = earlier or client.create_run(experiment_id, record.start_time, record.tags, record.name).info.run_id
         return TrackedRun(Outbox(client, replace(record, run_id=run_id), runs), resumed=earlier is not None)
     except (StoreAwayError, MlflowException) as error:

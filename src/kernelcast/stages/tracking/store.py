@@ -52,10 +52,10 @@ def make_client(uri: str) -> MlflowClient:
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    for chatty in ("alembic", "mlflow.store.db.utils"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    # says every try again
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    # they say every try again, and every error that is told here in other words
+    for chatty in ("mlflow.store.db.utils", "urllib3.connectionpool"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
     ways = "use a database, `tracking.uri=sqlite:///FILE`, or a server, `tracking.uri=http://HOST:PORT`"
     if urlsplit(uri).scheme in ("", "file") and not is_server(uri):
         raise ConfigError(f"tracking.uri={uri}: MLflow keeps no runs in a folder any more; {ways}")
@@ -175,6 +175,9 @@ def is_passing(error: BaseException) -> bool:
         return False
     if isinstance(error, MlflowException):
         return error.error_code in PASSING
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        # of an artifact: too many requests pass, forbidden ones do not
+        return error.response.status_code >= 500 or error.response.status_code in (408, 429)
     return isinstance(error, requests.RequestException)
 
 
