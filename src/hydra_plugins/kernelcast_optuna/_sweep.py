@@ -145,8 +145,8 @@ class Sweep:
 
     def _take(self, ended: Ended) -> None:
         """Tells the study how a job ended."""
-        if isinstance(ended.error, HydraException | OmegaConfBaseException):
-            # no trial can be composed
+        if isinstance(ended.error, HydraException | OmegaConfBaseException | KernelcastError):
+            # no trial can be composed or launched
             raise ended.error
         self._asked.discard(ended.number)
         if ended.returned is None:

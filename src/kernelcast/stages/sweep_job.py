@@ -229,7 +229,7 @@ def set_in_jobs(config: DictConfig, variables: dict[str, str]) -> None:
     """Sets environment variables in the jobs of a sweep: every launcher composes them with Hydra's own overrides."""
     overrides = config.hydra.overrides
     with read_write(overrides), open_dict(overrides):
-        overrides.hydra.extend(f"++hydra.job.env_set.{name}='{value}'" for name, value in variables.items())
+        overrides.hydra.extend([f"++hydra.job.env_set.{name}='{value}'" for name, value in variables.items()])
 
 
 def watch_sweeper() -> None:

@@ -145,7 +145,7 @@ def write_best(run: TrackedRun, best: Run) -> None:
 
 
 def write_study(run: TrackedRun, study: dict[str, Any], record: Path) -> None:
-    """Writes the best trial of a study, maybe of an earlier sweep, on the parent, and stores what is kept of the study."""
+    """Writes the best trial of a study, maybe of an earlier sweep, on the parent, and what is kept of the study."""
     run.artifact(record, RECORD_FOLDER)
     run.tags({STUDY_TAG: study["storage"], "kernelcast.study_name": study["study"]})
     best = study.get("best")
