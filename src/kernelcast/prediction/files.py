@@ -27,7 +27,7 @@ KINDS = (
 )
 """What a path can be."""
 
-Check = Callable[[Mapping[str, Any]], None]
+Check = Callable[[Mapping[str, Any]], object]
 """Raises a `ConfigError` where a model knows nothing of a target."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 from rich import box
@@ -114,7 +114,7 @@ def _sums(answer: Answer) -> list[str]:
     """What each network takes in all, by the best predicted program of each kernel."""
     if len(answer.groups) == 1:
         return []
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = defaultdict(float)
     without: Counter[str] = Counter()
     for rows in answer.groups.values():
         best = int(rows[0])

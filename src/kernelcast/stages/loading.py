@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from kernelcast.errors import ConfigError, MissingInputError
+from kernelcast.errors import ConfigError, MissingInputError, StorageError
 from kernelcast.models.saved import MODEL_FILE
 from kernelcast.stages.registry import CHAMPION, MODEL_ARTIFACT, NAME
 from kernelcast.tuning.trained import MODEL_FOLDER, TrainedModel
@@ -53,17 +53,18 @@ def load_predictor(
         ConfigError: it is none of these.
         MissingInputError: there is no such model.
         MalformedDataError: it is torn, or of another version of kernelcast.
+        StorageError: MLflow's database or server cannot be read.
     """
     from kernelcast.prediction import Predictor
-    from kernelcast.stages.config import project_root
+    from kernelcast.stages.config_nodes import project_root
 
     text = str(model).strip()
     checkout = Path(project_root()) if root is None else root
     run = RUN.fullmatch(text)
     if text == CHAMPION or text.startswith("models:") or run:
         client = _client(tracking_uri or _told_uri() or f"sqlite:///{checkout}/runs/mlflow.db")
-        found = _of_run(client, run["run"]) if run else _registered(client, text)
-        source, address, inside = found
+        with _reading(client):
+            source, address, inside = _of_run(client, run["run"]) if run else _registered(client, text)
         with _local(client, address) as folder:
             return Predictor(TrainedModel.load(folder / inside, any_target), source)
     folder = _model_folder(text, checkout)
@@ -105,7 +106,8 @@ def _told_uri() -> str | None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     import mlflow
 
-    return str(mlflow.get_tracking_uri()) if mlflow.is_tracking_uri_set() else None
+    is_set: Any = mlflow.is_tracking_uri_set  # not typed
+    return str(mlflow.get_tracking_uri()) if is_set() else None
 
 
 def _client(uri: str) -> MlflowClient:
@@ -114,15 +116,40 @@ def _client(uri: str) -> MlflowClient:
     Raises:
         MissingInputError: there is none.
     """
-    from kernelcast.stages.tracking import sqlite_file
+    from kernelcast.stages.tracking.store import StoreAwayError, answers, make_client, sqlite_file
 
     file = sqlite_file(uri)
     if file is not None and not file.is_file():
         raise MissingInputError(f"there is no {file}, so no run and no registered model; train one, then {REGISTER}")
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    from mlflow import MlflowClient
+    client = make_client(uri)
+    if not answers(uri):
+        raise StoreAwayError(f"the MLflow server {uri} does not answer; a model in a folder needs none: model=FOLDER")
+    return client
 
-    return MlflowClient(uri)
+
+@contextmanager
+def _reading(client: MlflowClient) -> Iterator[None]:
+    """Has whatever the store throws say which store it is.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    from alembic.util import CommandError
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (OSError, MlflowException, SQLAlchemyError, CommandError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise StorageError(
+            f"cannot read MLflow's store {client.tracking_uri}: {reason}; or set model=FOLDER"
+        ) from error
+
+
+def _is_absent(error: Exception) -> bool:
+    """Whether MLflow says that there is no such thing, and not that it cannot tell."""
+    return getattr(error, "error_code", "") in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
 def _of_run(client: MlflowClient, run_id: str) -> tuple[str, str, str]:
@@ -133,6 +160,8 @@ def _of_run(client: MlflowClient, run_id: str) -> tuple[str, str, str]:
         info = client.get_run(run_id).info
         artifacts = {artifact.path for artifact in client.list_artifacts(run_id)}
     except MlflowException as error:
+        if not _is_absent(error):
+            raise
         raise MissingInputError(f"model={run_id}: MLflow at {client.tracking_uri} has no such run") from error
     for artifact, inside in ((MODEL_FOLDER, ""), ("registered", PACKED_MODEL)):
         if artifact in artifacts:
@@ -161,6 +190,8 @@ def _registered(client: MlflowClient, text: str) -> tuple[str, str, str]:
                 else client.get_model_version_by_alias(name, wanted["alias"] or CHAMPION)
             )
         except MlflowException as error:
+            if not _is_absent(error):
+                raise
             raise MissingInputError(f"model={text}: there is no such version; {_known(client)}") from error
     tags = version.tags
     source = f"models:/{version.name}/{version.version}"

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import kernelcast
-from kernelcast.errors import ConfigError, MissingInputError
+from kernelcast.errors import ConfigError, MissingInputError, StorageError
 from kernelcast.prediction import Predictor
 from kernelcast.stages.loading import load_predictor
 from tests.unit.prediction.conftest import Trained
@@ -78,7 +79,7 @@ def test_what_is_no_model_is_told_with_those_that_there_are(trained: Trained, tm
         load_predictor("lightgmb", root=trained.root)
     with pytest.raises(MissingInputError, match=r"train one by `python scripts/train\.py"):
         load_predictor("lightgmb", root=tmp_path)
-    with pytest.raises(ConfigError, match=r"the folder has several models: .*lightgbm.*; name one"):
+    with pytest.raises(ConfigError, match=r"several models are in this folder: .*lightgbm.*; name one"):
         load_predictor(trained.root / "data/models/workload")
     with pytest.raises(MissingInputError, match=r"the folder holds no trained model"):
         load_predictor(tmp_path)
@@ -92,6 +93,18 @@ def test_without_a_database_none_is_made(model: str, tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match=r"there is no .*mlflow\.db, .*register\.py"):
         load_predictor(model, f"sqlite:///{file}", root=tmp_path)
     assert not file.parent.exists()
+
+
+def test_a_store_that_cannot_be_read_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("no database")
+    with pytest.raises(StorageError, match=r"cannot read MLflow's store sqlite.*model=FOLDER"):
+        kernelcast.load("champion", tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
+    # nobody listens on a port that was just given up
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(StorageError, match="does not answer; a model in a folder needs none"):
+        kernelcast.load("champion", tracking_uri=f"http://127.0.0.1:{port}")
 
 
 def test_a_run_is_the_model_that_it_kept(trained: Trained, store: Store) -> None:
