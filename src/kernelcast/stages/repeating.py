@@ -178,7 +178,7 @@ def differences(recorded: Recorded, asked: DictConfig) -> dict[str, tuple[str, s
         if versions[0] != versions[1]:
             compared[name] = versions
     old = str(recorded.config.paths.root)
-    for entry in recorded.run.inputs.dataset_inputs:
+    for entry in recorded.run.inputs.dataset_inputs if recorded.run.inputs else ():
         if any(tag.key == "mlflow.data.context" and tag.value == "output" for tag in entry.tags):
             continue
         dataset = entry.dataset
@@ -217,7 +217,7 @@ def prepare_training(
 @contextmanager
 def launched_as(recorded: Recorded) -> Iterator[None]:
     """Lets Hydra say what it said when the run began: which files were chosen, what was overridden."""
-    hydra = HydraConfig.instance()
+    hydra: Any = HydraConfig.instance()
     before = hydra.cfg
     assert before is not None
     hydra.cfg = copy.deepcopy(before)

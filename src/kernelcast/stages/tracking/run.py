@@ -85,17 +85,14 @@ class TrackedRun:
 
         Long curves are thinned (see `is_kept`), except for their last point.
         """
-        points = [
-            [allowed_name(name), float(value), now(), step]
-            for name, value in values.items()
-            if abs(value) < float("inf")
-        ]
+        finite = {allowed_name(name): float(value) for name, value in values.items() if abs(value) < float("inf")}
+        points: dict[str, list[Any]] = {name: [name, value, now(), step] for name, value in finite.items()}
         if is_kept(step):
-            for point in points:
-                self._skipped.pop(point[0], None)
-            self._tell_points(points)
+            for name in points:
+                self._skipped.pop(name, None)
+            self._tell_points(list(points.values()))
         else:
-            self._skipped.update({point[0]: point for point in points})
+            self._skipped.update(points)
 
     def tags(self, values: Mapping[str, str]) -> None:
         """Sets tags."""
