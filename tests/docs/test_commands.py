@@ -33,7 +33,9 @@ OTHERS = [command for command in COMMANDS if command not in STAGES]
 WITH_A_VALUE = ("--cfg", "-c", "--package", "-p", "--config-name", "--config-path", "--config-dir")
 """Hydra's flags that take the next word."""
 
-PROGRAMS = re.compile(r"\.|cd|cp|dvc|git|grep|lint-imports|ls|mlflow|mypy|pip|python|ray|ruff|source|ssh|sudo|uv")
+PROGRAMS = re.compile(
+    r"\.|cd|cp|dvc|git|grep|lint-imports|ls|mlflow|mypy|optuna-dashboard|pip|python|ray|ruff|source|ssh|sudo|uv"
+)
 """What a page may call beside the scripts."""
 
 
