@@ -111,7 +111,9 @@ class CampaignProgress:
 
 
 def duration(seconds: float) -> str:
-    """`95` becomes `1:35`, `3725` becomes `1:02:05`."""
+    """`35` becomes `35 s`, `95` becomes `1:35 min`, `3725` becomes `1:02:05 h`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{rest:02d} h"
+    return f"{minutes}:{rest:02d} min" if minutes else f"{rest} s"

@@ -35,7 +35,7 @@ def test_a_failure_counts_as_much_as_all_rounds() -> None:
         progress.step("p1")
     progress.ended("p1", Outcome.MEASURED)
     progress.ended("p2", Outcome.BUILD_ERROR)
-    assert progress.status().endswith("0:00 left")
+    assert progress.status().endswith(" 0 s left")
 
 
 def test_a_terminal_shows_a_bar(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,7 +56,7 @@ def test_a_program_that_settled_early_counts_as_much_as_one_with_all_rounds() ->
         progress.ended(key, Outcome.MEASURED)
     progress.ended("p3", Outcome.MEASURED)
     assert progress.status().startswith("3 of 3 programs, 3 measured, ")
-    assert progress.status().endswith("0:00 left")
+    assert progress.status().endswith(" 0 s left")
 
 
 def test_batches_are_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,6 +68,6 @@ def test_batches_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     assert "batch 2 of 3: " in caplog.text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.2, "0:00"), (95, "1:35"), (3725, "1:02:05")])
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "0 s"), (35, "35 s"), (95, "1:35 min"), (3725, "1:02:05 h")])
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text

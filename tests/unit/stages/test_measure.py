@@ -111,6 +111,7 @@ def test_of_eight_programs_one_aborts_and_one_hangs_and_six_are_measured(tmp_pat
 
 
 def test_a_probe_takes_one_program_through_every_step(tmp_path: Path) -> None:
+    # TEN-01: one program, measured in this process
     done = measure("--probe", "workload=tiny", "runner=quick", f"paths.root={tmp_path}")
     assert done.returncode == 0, done.stdout + done.stderr
     for step in ("import", "sample", "build", "run", "time", "worker"):
@@ -132,6 +133,7 @@ def test_a_probe_takes_one_program_through_every_step(tmp_path: Path) -> None:
     ],
 )
 def test_a_probe_names_the_step_that_fails(tmp_path: Path, program: str, override: str, says: str) -> None:
+    # TEN-01: which of build, load, run and time out fails
     others = [f"~workload.{name}_small" for name in ("matmul", "conv2d", "softmax", "layer_norm")]
     wrong = f"+workload.wrong={{_target_: faulty_programs.{program}}}"
     done = measure("--probe", "workload=tiny", "runner=quick", f"paths.root={tmp_path}", *others, wrong, override)

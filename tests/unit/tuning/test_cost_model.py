@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Programs
 from kernelcast.machine import Host
 from kernelcast.measurement import workloads
+from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.sampling import sample_candidates, tune_context
 from kernelcast.models.saved import save_model
 from kernelcast.models.trained_on import TRAINED_ON_FILE, TrainedOn
@@ -31,8 +33,12 @@ from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, Wor
 from kernelcast.tuning import load_cost_model, tvm_cost_model
 from kernelcast.tuning.draft_verify import DraftThenVerify
 from kernelcast.tuning.learning import Refit
+from kernelcast.tuning.search import SearchSettings
+from kernelcast.tuning.session import tune
+from kernelcast.tuning.tasks import Task
 from kernelcast.tuning.trained import TrainedModel
 from kernelcast.tvm_compat import replayed_schedule, resolve_target, tvm_versions
+from tests.unit.measurement.conftest import SETTINGS, with_settings
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 MODELS = {
@@ -305,6 +311,19 @@ def test_the_better_model_looks_at_the_best_of_the_draft_alone(
     np.testing.assert_allclose(whole, by_better)
     with pytest.raises(ConfigError, match="verify_share=0"):
         DraftThenVerify(draft, better, 0)
+
+
+@pytest.mark.slow
+def test_tvm_18_a_network_of_torch_in_the_same_process_disturbs_no_measurement(
+    trained: Path, matmul: Workload, target: dict[str, Any], tmp_path: Path
+) -> None:
+    # torch has long been imported here, and has trained; 32 trials are built and timed in workers all the same
+    assert "torch" in sys.modules
+    search = SearchSettings(trials=32, trials_per_round=16, population=32, generations=1, threads=1)
+    model, settings = load_cost_model(trained / "gcn", Refit()), with_settings(SETTINGS, batch_size=16)
+    task = Task(matmul, weight=1)
+    rows = tune([task], target, model, search, LocalRunner(), settings, tmp_path / "tuning", 0, "gcn", "").to_pylist()
+    assert [row["outcome"] for row in rows] == ["measured"] * 32
 
 
 def test_the_search_of_anyone_takes_it(trained: Path, matmul: Workload, target: dict[str, Any], tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def fresh_process() -> dict:
 
 
 def test_intrinsics_of_this_processor_are_there_and_no_others(fresh_process: dict) -> None:
+    # TVM-02: those of other targets take longer to load than a build may take
     kind = INTRINSICS_OF_MACHINE.get(platform.machine().lower())
     assert fresh_process["known"] == INTRINSICS.get(kind, [])
     assert fresh_process["loaded"] == ([f"tvm.s_tir.tensor_intrin.{kind}"] if kind else [])
@@ -52,14 +53,17 @@ def test_tvm_does_not_load_torch(fresh_process: dict) -> None:
 
 
 def test_torch_can_be_imported_after_tvm(fresh_process: dict) -> None:
+    # TVM-18: neither is in the way of the other
     assert fresh_process["sum_by_torch"] == 3.0
 
 
 def test_the_installed_pair_is_the_tested_one() -> None:
+    # TVM-04
     check_versions(tvm_versions())
 
 
 def test_another_pair_is_refused_with_the_command_that_installs_the_right_one() -> None:
+    # TVM-04: before TVM is loaded, which would crash
     with pytest.raises(ConfigError, match=r"apache-tvm-ffi 0\.1\.15.*pip install apache-tvm==0\.27"):
         check_versions({**TESTED_VERSIONS, "apache-tvm-ffi": "0.1.15.post1"})
 

@@ -23,6 +23,7 @@ PC = "x86_64-linux-gnu"
 
 
 def test_missing_parts_of_a_target_are_filled_in() -> None:
+    # TVM-03
     target = resolve_target({"kind": "llvm", "mcpu": None, "num-cores": None})
     assert target["num-cores"] == available_cores()
     assert target["mcpu"]
@@ -37,6 +38,7 @@ def test_given_parts_of_a_target_are_kept() -> None:
 
 @pytest.mark.parametrize("form", ["llvm -num-cores=4", {"kind": "llvm -num-cores=4"}])
 def test_the_one_line_form_is_refused_with_the_dict_to_write(form: object) -> None:
+    # TVM-03
     with pytest.raises(ConfigError) as refused:
         resolve_target(form)
     assert '{"kind": "llvm", "num-cores": 4}' in str(refused.value)

@@ -132,6 +132,7 @@ def test_a_campaign_without_references_cannot_be_corrected() -> None:
 
 
 def test_a_wide_spread_is_flagged_and_dropped_only_on_request() -> None:
+    # TVM-12: the spread of a row is recorded, and flagged above a limit
     # interquartile range over median: 0, 2 / 3 by its repeats; as recorded; failed ones are no matter of spread
     table = table_of(
         [3.0, 3.0, 3.0],
