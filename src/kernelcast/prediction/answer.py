@@ -72,15 +72,15 @@ class Answer:
         return self.kind is PredictionKind.LOG_SECONDS
 
     @cached_property
-    def groups(self) -> dict[tuple[str, str, str], Int64[np.ndarray, " rows"]]:
+    def groups(self) -> dict[tuple[str, str], Int64[np.ndarray, " rows"]]:
         """Rows of each workload on each target, the fastest first; those without a prediction are last.
 
-        By the name of the workload, its key and the target as JSON: times of two targets say nothing about each other.
+        By what `Subject.group` says and the target as JSON: times of two targets say nothing about each other.
         """
-        rows: dict[tuple[str, str, str], list[int]] = {}
+        rows: dict[tuple[str, str], list[int]] = {}
         for row, subject in enumerate(self.subjects):
             target = json.dumps(dict(subject.target or self.target), sort_keys=True)
-            rows.setdefault((subject.workload.name, subject.workload.key, target), []).append(row)
+            rows.setdefault((subject.group, target), []).append(row)
         return {key: np.array(found)[np.argsort(self.predicted[found], kind="stable")] for key, found in rows.items()}
 
     @cached_property

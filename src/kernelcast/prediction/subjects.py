@@ -47,6 +47,7 @@ class Subject:
         origin: see `Origin`.
         target: what it was measured on; None for what the question says.
         live: TVM's schedule of it, where it is at hand.
+        signature: types of its parameters, where nobody says what workload it is a schedule of.
     """
 
     workload: Workload
@@ -56,11 +57,20 @@ class Subject:
     origin: Origin = Origin.GIVEN
     target: Mapping[str, Any] | None = None
     live: Any = None
+    signature: str = ""
 
     @cached_property
     def unscheduled(self) -> bool:
         """Whether it is a workload without a schedule."""
         return not self.has_trace and self.workload.loadable and not is_scheduled(self.workload.module)
+
+    @property
+    def group(self) -> str:
+        """What programs have in common that are compared with each other: the workload.
+
+        Scheduled modules alone do not tell theirs; those with equal parameters count as programs of one.
+        """
+        return self.signature or self.workload.key
 
     @property
     def has_trace(self) -> bool:
@@ -119,7 +129,8 @@ def subjects_of_module(module: Any, name: str = "") -> list[Subject]:
     for known, function in kept.items():
         called = name if len(kept) == 1 or not name else f"{name}.{known}"
         alone = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-        subjects.append(Subject(from_module(called or (known if known != "main" else "module"), "program", {}, alone)))
+        workload = from_module(called or (known if known != "main" else "module"), "program", {}, alone)
+        subjects.append(Subject(workload, signature=_signature(function) if is_scheduled(workload.module) else ""))
     return subjects
 
 
@@ -157,6 +168,10 @@ def subject_of_schedule(schedule: Any, name: str = "") -> Subject:
     program = _only(subjects_of_module(schedule.mod, name))
     traced = schedule.trace is not None and len(schedule.trace.insts)
     return replace(program, live=schedule) if traced else program
+
+
+def _signature(function: Any) -> str:
+    return "; ".join(f"{getattr(one, 'dtype', '')}{getattr(one, 'shape', '')}" for one in function.params)
 
 
 def _only_workload(module: Any, name: str) -> Workload:

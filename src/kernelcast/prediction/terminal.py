@@ -34,7 +34,7 @@ def heading(answer: Answer, top: int) -> str:
     counted = ", ".join(f"{count} {WORDS[origin]}{'s' * (count != 1)}" for origin, count in counts.items())
     if len(answer.groups) > 1:
         return f"{len(answer.groups)} workloads: {counted}"
-    [(name, _, _)] = answer.groups
+    name = answer.subjects[0].workload.name
     shown = f", the {top} that are predicted to be fastest" if len(answer.subjects) > top else ""
     return f"{name}: {counted}{shown}"
 
@@ -89,11 +89,11 @@ def _workloads(answer: Answer) -> Table:
     if measured:
         table.caption = "best: predicted, and as it was measured; least: of the program that was measured fastest"
         table.caption_justify = "left"
-    for (name, _, _), rows in answer.groups.items():
+    for rows in answer.groups.values():
         known = rows[np.isfinite(answer.predicted[rows])]
         best, count = int(rows[0]), sum(answer.subjects[rows[0]].workload.networks.values())
         values = answer.microseconds if answer.times else answer.predicted
-        cells = [name, str(len(rows)), number(values[best])]
+        cells = [answer.subjects[best].workload.name, str(len(rows)), number(values[best])]
         if measured:
             times = answer.measured_microseconds[rows]
             least = np.nanmin(times) if np.isfinite(times).any() else np.nan
@@ -111,23 +111,21 @@ def _workloads(answer: Answer) -> Table:
 
 
 def _sums(answer: Answer) -> list[str]:
-    """What each network takes in all, by the best predicted program of each kernel."""
-    if len(answer.groups) == 1:
-        return []
-    sums: dict[str, float] = defaultdict(float)
-    without: Counter[str] = Counter()
+    """What the kernels of each network take in all, by the best predicted program of each."""
+    kernels: dict[str, list[float]] = defaultdict(list)
     for rows in answer.groups.values():
         best = int(rows[0])
         for network, weight in answer.subjects[best].workload.networks.items():
-            sums[network] += weight * answer.microseconds[best] if np.isfinite(answer.microseconds[best]) else 0.0
-            without[network] += not np.isfinite(answer.predicted[best])
+            kernels[network].append(weight * answer.microseconds[best])
     if not answer.times:
-        return [f"{network}: times of kernels cannot be added up by a model of order" for network in sums]
-    return [
-        f"{network}: {number(total)} us in all, by the best predicted program of each kernel, each as often as it runs"
-        + (f"; {without[network]} kernels without a prediction are not counted" if without[network] else "")
-        for network, total in sums.items()
-    ]
+        return [f"{network}: times of kernels cannot be added up by a model of order" for network in kernels]
+    lines = []
+    for network, times in kernels.items():
+        missing = int(np.isnan(times).sum())
+        line = f"{network}: {number(float(np.nansum(times)))} us in {len(times) - missing} kernels, each as often as "
+        line += "it runs, by its best predicted program"
+        lines.append(line + (f"; {missing} without a prediction are not counted" if missing else ""))
+    return lines
 
 
 def _agreement(answer: Answer) -> str:
