@@ -7,6 +7,7 @@ import logging
 import math
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,20 +40,48 @@ PAGE = """<!doctype html>
 """
 
 
-def record(study: Study, storage: str, objective: str, folder: Path) -> None:
-    """Writes study, table, plots and summary into `folder`, whole or not at all."""
-    with atomic_directory(folder) as temporary:
-        copy = JournalStorage(JournalFileBackend(str(temporary / JOURNAL_FILE)))
-        optuna.copy_study(
-            from_study_name=study.study_name,
-            from_storage=study._storage,
-            to_storage=copy,
-            to_study_name=study.study_name,
-        )
-        write_table(study, temporary / TRIALS_FILE)
-        (temporary / PAGE_FILE).write_text(page(study, objective))
-        write_json(temporary / SUMMARY_FILE, summary(study, storage, objective))
-    logger.info("the study, its %s and plots (%s) are in %s", TRIALS_FILE, PAGE_FILE, folder)
+@dataclass(frozen=True)
+class Record:
+    """What is kept of a study when a sweep ends.
+
+    Attributes:
+        study: as it is then.
+        storage: where it is.
+        objective: what its trials are compared by.
+        interrupted: whether the user ended the sweep, who does not wait for plots.
+    """
+
+    study: Study
+    storage: str
+    objective: str
+    interrupted: bool
+
+    def write(self, folder: Path) -> None:
+        """Writes study, table, plots and summary into `folder`, whole or not at all."""
+        with atomic_directory(folder) as temporary:
+            copy = JournalStorage(JournalFileBackend(str(temporary / JOURNAL_FILE)))
+            optuna.copy_study(from_study_name=self.study.study_name, from_storage=self.study._storage, to_storage=copy)
+            write_table(self.study, temporary / TRIALS_FILE)
+            if not self.interrupted:
+                (temporary / PAGE_FILE).write_text(page(self.study, self.objective))
+            write_json(temporary / SUMMARY_FILE, self.summary())
+        logger.info("the study, %s and its plots are in %s", TRIALS_FILE, folder)
+
+    def summary(self) -> dict[str, Any]:
+        """What the parent run shows: where the study is, how its trials ended, the best of them."""
+        trials = self.study.get_trials(deepcopy=False)
+        found: dict[str, Any] = {
+            "study": self.study.study_name,
+            "storage": shown(self.storage),
+            "objective": self.objective,
+            "interrupted": self.interrupted,
+            "states": {str(trial.number): state_of(trial) for trial in trials},
+        }
+        if any(trial.state == TrialState.COMPLETE for trial in trials):
+            best = self.study.best_trial
+            run = best.user_attrs.get(TrialNote.RUN)
+            found["best"] = {"trial": best.number, "value": best.value, "params": best.params, "run_id": run}
+        return found
 
 
 def write_table(study: Study, path: Path) -> None:
@@ -67,22 +96,6 @@ def write_table(study: Study, path: Path) -> None:
         for trial in trials:
             row = [trial.number, trial.state.name, trial.value, trial.datetime_start, trial.datetime_complete]
             writer.writerow([*row, *map(trial.params.get, params), *map(trial.user_attrs.get, notes)])
-
-
-def summary(study: Study, storage: str, objective: str) -> dict[str, Any]:
-    """What the parent run shows: where the study is, how its trials ended, the best of them."""
-    trials = study.get_trials(deepcopy=False)
-    found: dict[str, Any] = {
-        "study": study.study_name,
-        "storage": shown(storage),
-        "objective": objective,
-        "states": {str(trial.number): trial.state.name for trial in trials},
-    }
-    if any(trial.state == TrialState.COMPLETE for trial in trials):
-        best = study.best_trial
-        run = best.user_attrs.get(TrialNote.RUN)
-        found["best"] = {"trial": best.number, "value": best.value, "params": best.params, "run_id": run}
-    return found
 
 
 def page(study: Study, objective: str) -> str:

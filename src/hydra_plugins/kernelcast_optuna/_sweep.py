@@ -15,7 +15,7 @@ from optuna import Study
 from optuna.trial import TrialState
 
 from hydra_plugins.kernelcast_optuna._ownership import claimed, locked_file
-from hydra_plugins.kernelcast_optuna._record import print_trials, record
+from hydra_plugins.kernelcast_optuna._record import Record, print_trials
 from hydra_plugins.kernelcast_optuna._slots import Ended, Slots, signal_here
 from hydra_plugins.kernelcast_optuna._space import Space, check_keys, space_of
 from hydra_plugins.kernelcast_optuna._trials import (
@@ -65,11 +65,17 @@ def run_sweep(sweeper: OptunaSweeper, arguments: list[str]) -> float | None:
         with claimed(study, sweeper.storage):
             close_left_over(study)
             sweeper.write_settings()
+            interrupted = True
             try:
                 Sweep(sweeper, study, space).run()
+                interrupted = False
+            except Exception:
+                interrupted = False
+                raise
             finally:
                 print_trials(study)
-                record(study, sweeper.storage, config.objective, sweeper.folder / RECORD_FOLDER)
+                kept = Record(study, sweeper.storage, config.objective, interrupted)
+                kept.write(sweeper.folder / RECORD_FOLDER)
             return best_value(study, config.objective)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 logger = logging.getLogger(__name__)
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C or SIGTERM, as shells have it."""
 
 
 class OptunaSweeper(Sweeper):
@@ -93,6 +97,9 @@ class OptunaSweeper(Sweeper):
         except KernelcastError as error:
             logger.error("%s", error)
             raise
+        except KeyboardInterrupt:
+            logger.error("interrupted; the same line goes on with the study %s", self.study_name)
+            sys.exit(INTERRUPTED)
 
     def _check(self) -> None:
         for name, least in (("trials", 1), ("jobs", 1), ("warmup", 0)):

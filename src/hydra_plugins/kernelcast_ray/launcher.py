@@ -6,7 +6,6 @@ Hydra imports this module at every start: Ray is imported when used.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ from omegaconf import DictConfig, open_dict
 from kernelcast.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-
-STARTING = threading.Lock()
-"""Ray is started once, though a sweep calls the launcher from several threads."""
 
 
 class RayLauncher(Launcher):
@@ -44,25 +40,25 @@ class RayLauncher(Launcher):
         self.config: DictConfig | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Hydra hands over what a job needs."""
-        self.hydra_context = hydra_context
-        self.task_function = task_function
-        self.config = config
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Runs all jobs; comes back when the last one has ended.
+        """Hydra hands over what a job needs; Ray is started here, in the main thread, before any job.
 
         Raises:
             ConfigError: Ray is not installed, or the cluster is not there.
         """
-        assert self.config is not None
-        setup_globals()
-        Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
+        self.hydra_context = hydra_context
+        self.task_function = task_function
+        self.config = config
         try:
             start_ray(self.address)
         except ConfigError as error:
             logger.error("%s", error)
             raise
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Runs all jobs; comes back when the last one has ended."""
+        assert self.config is not None
+        setup_globals()
+        Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         import ray
 
         # a job that was lost is the sweep's to repeat, under a number of its own
@@ -86,17 +82,16 @@ def start_ray(address: str | None) -> None:
         import ray
     except ImportError as error:
         raise ConfigError("hydra/launcher=ray needs Ray: run `pip install 'kernelcast[ray]'`") from error
-    with STARTING:
-        if ray.is_initialized():
-            return
-        try:
-            ray.init(address, include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ConfigError(
-                f"hydra.launcher.address={address}: no Ray cluster answers ({reason}); start one with "
-                "`ray start --head`, or leave the address out to use this machine"
-            ) from error
+    if ray.is_initialized():
+        return
+    try:
+        ray.init(address, include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
+    except Exception as error:  # Ray says so by errors of many kinds, and by plain ones
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigError(
+            f"hydra.launcher.address={address}: no Ray cluster answers ({reason}); start one with "
+            "`ray start --head`, or leave the address out to use this machine"
+        ) from error
 
 
 def run_remotely(

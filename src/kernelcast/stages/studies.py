@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelcast.errors import ConfigError, StorageError
+from kernelcast.files import storage_errors
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -112,7 +113,8 @@ def open_storage(storage: str) -> BaseStorage:
 
     check_storage(storage)
     if file := storage_file(storage):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        with storage_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
     try:
         if not is_url(storage):
             return JournalStorage(JournalFileBackend(storage))
@@ -123,9 +125,6 @@ def open_storage(storage: str) -> BaseStorage:
             f"hydra.sweeper.storage={shown(storage)} needs a driver that is not there ({error.__cause__ or error}); "
             f"run `pip install 'kernelcast[{extra}]'`"
         ) from error
-    except OSError:
-        # the disk's refusals have messages of their own
-        raise
     except Exception as error:
         reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
         raise StorageError(

@@ -102,7 +102,7 @@ class ParentRun(Callback):
                 print_children(children)
             if complete and (study is not None or scored or not children):
                 status = "FINISHED"
-            elif {"KILLED", "RUNNING"} & {child.info.status for child in children}:
+            elif (study or {}).get("interrupted") or {"KILLED", "RUNNING"} & {child.info.status for child in children}:
                 status = "KILLED"
             elif scored and study is None:
                 status = "FINISHED"

@@ -33,7 +33,7 @@ def main(config):
     if config.x == 2:
         raise RuntimeError("the third value is broken")
     time.sleep(config.seconds)
-    return float(config.x)
+    return -1.0 if config.x == 4 else float(config.x)
 
 if __name__ == "__main__":
     main()

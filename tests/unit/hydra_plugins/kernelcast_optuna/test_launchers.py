@@ -83,7 +83,7 @@ def test_four_processes_and_a_reader_share_a_study(kind: str, tmp_path: Path) ->
     [
         ("nonsense://host/studies", "nonsense"),
         ("oracle://me:secret@host/studies", "driver"),
-        ("sqlite:////dev/null/studies.db", "studies.db"),
+        ("sqlite:////dev/null/studies.db", "cannot write"),
     ],
 )
 def test_a_storage_that_cannot_be_opened_is_one_message_without_its_password(storage: str, told: str) -> None:

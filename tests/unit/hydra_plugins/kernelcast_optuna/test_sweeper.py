@@ -44,7 +44,7 @@ def test_each_trial_ends_as_what_it_is_and_the_rest_go_on(application: Applicati
     assert "trials of the study app" in printed
     for folder in application.job_folders:
         log = (folder / "app.log").read_text()
-        assert ("Traceback" in log and "line 17" in log) == (study.trials[int(folder.name)].params["x"] == 2)
+        assert ("Traceback" in log and "in main" in log) == (study.trials[int(folder.name)].params["x"] == 2)
     assert len(application.job_folders) == 12
     # HYD-07: study, table, plots beside the sweep
     (record,) = application.records
@@ -62,6 +62,7 @@ def test_each_trial_ends_as_what_it_is_and_the_rest_go_on(application: Applicati
     assert summary["best"] == {"trial": study.best_trial.number, "value": 3.0, "params": {"x": 3}, "run_id": None}
 
 
+@pytest.mark.slow
 def test_a_study_that_goes_on_numbers_on_and_draws_nothing_again(application: Application) -> None:
     for trials in (2, 4):
         application.succeed(f"hydra.sweeper.trials={trials}", WIDE)
