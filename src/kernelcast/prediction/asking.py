@@ -68,7 +68,7 @@ def asked_by_text(text: str | Path, shape: Mapping[str, Any], code: InPython, ch
     """The programs of a path, or of an operator or a network by name; see `asked`."""
     path = Path(text).expanduser()
     if path.exists():
-        if path.is_file() and path.suffix == ".py":
+        if is_python(path):
             return [Subject(one) for one in python_workloads(path, code)]
         return path if is_graphs(path) else subjects_of_path(path, check)
     workloads = named_workloads(str(text), shape) if isinstance(text, str) else None
@@ -78,6 +78,11 @@ def asked_by_text(text: str | Path, shape: Mapping[str, Any], code: InPython, ch
             f"{KINDS}. Operators: {', '.join(operator_names())}. Networks: {', '.join(network_names())}"
         )
     return [Subject(one) for one in workloads]
+
+
+def is_python(path: Path) -> bool:
+    """Whether this is a Python file."""
+    return path.is_file() and path.suffix == ".py"
 
 
 def _is_pair(what: tuple[Any, ...]) -> bool:

@@ -78,11 +78,11 @@ def named_workloads(name: str, shape: Mapping[str, Any]) -> list[Workload] | Non
     return None
 
 
-def python_workloads(path: Path, wanted: InPython) -> list[Workload]:
-    """The workloads of a Python file, which runs in a process of its own.
+def check_python(path: Path, wanted: InPython) -> None:
+    """Makes sure, before any work, that a Python file may run and that what is wanted of it makes sense.
 
     Raises:
-        ConfigError: the file may not run, or there is nothing in it that can be predicted.
+        ConfigError: it may not, or does not.
     """
     if not wanted.trusted:
         raise ConfigError(
@@ -95,6 +95,15 @@ def python_workloads(path: Path, wanted: InPython) -> list[Workload]:
         )
     if wanted.module is not None and wanted.function is not None:
         raise ConfigError(f"input={path}: name either module and example or function, not both")
+
+
+def python_workloads(path: Path, wanted: InPython) -> list[Workload]:
+    """The workloads of a Python file, which runs in a process of its own.
+
+    Raises:
+        ConfigError: the file may not run, or there is nothing in it that can be predicted.
+    """
+    check_python(path, wanted)
     name, file, arguments = path.stem, str(path.absolute()), dict(wanted.arguments)
     if wanted.module is not None and wanted.example is not None:
         request = own_network(name, file, wanted.module, wanted.example, arguments)

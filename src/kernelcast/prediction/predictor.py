@@ -167,7 +167,7 @@ class Predictor:
             parts += self._judged(piece, chosen)
             # a space may hold fewer than were asked for
             progress(min(len(parts), total - 1), total)
-        progress(total, total)
+        progress(len(parts), len(parts))
         found, predicted, faults = zip(*parts, strict=True) if parts else ((), (), ())
         if not np.isfinite(predicted).any():
             raise MalformedDataError(

@@ -17,6 +17,7 @@ from kernelcast.stages.look import typed
 if TYPE_CHECKING:
     from kernelcast.prediction import Predictor
     from kernelcast.prediction.answer import Answer
+    from kernelcast.prediction.names import InPython
     from kernelcast.prediction.subjects import Subject
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ def predict(config: DictConfig) -> None:
     """
     from kernelcast.measurement.settings import require_positive_integer
     from kernelcast.prediction.answer import check_output, write_output
+    from kernelcast.prediction.asking import is_python
+    from kernelcast.prediction.names import check_python
     from kernelcast.prediction.schedules import check_schedules_folder, write_schedules
     from kernelcast.stages.loading import load_predictor
 
@@ -45,10 +48,14 @@ def predict(config: DictConfig) -> None:
         check_output(output)
     if schedules is not None:
         check_schedules_folder(schedules)
+    code, text = _in_python(config), typed(config, "input")
+    if text is not None and is_python(Path(text).expanduser()):
+        # before the model is loaded
+        check_python(Path(text), code)
     predictor = load_predictor(
         typed(config, "model_name") or "", config.tracking.uri, config.any_target, Path(config.paths.root)
     )
-    answer = _answer(config, predictor)
+    answer = _answer(config, predictor, text, code)
     show(answer, config.top)
     logger.info("predicted by %s for %s", predictor.source, dict(answer.target))
     if output is not None:
@@ -71,18 +78,21 @@ def show(answer: Answer, top: int) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _answer(config: DictConfig, predictor: Predictor) -> Answer:
+def _in_python(config: DictConfig) -> InPython:
+    from kernelcast.prediction.names import InPython
+
+    return InPython(config.module, config.example, config.function, _mapping(config, "arguments"), config.trust_python)
+
+
+def _answer(config: DictConfig, predictor: Predictor, text: str | None, code: InPython) -> Answer:
     from kernelcast.prediction.asking import asked_by_text
     from kernelcast.prediction.graphs import answer_of_graphs
-    from kernelcast.prediction.names import InPython
     from kernelcast.stages.graphs import progress_of
 
     target = _mapping(config, "target")
     if target:
         # before minutes of extraction
         predictor.target(target)
-    text = typed(config, "input")
-    code = InPython(config.module, config.example, config.function, _mapping(config, "arguments"), config.trust_python)
     subjects: list[Subject] | Path | None = _of_configuration(config, text)
     if subjects is None:
         assert text is not None, "either input or a group is there"

@@ -86,6 +86,12 @@ def test_what_cannot_be_is_one_message(
         run(trained, *overrides)
 
 
+def test_a_file_that_may_not_run_is_told_before_the_model_is_loaded(trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("raise SystemExit\n")
+    with pytest.raises(ConfigError, match="trust_python=true"):
+        run(trained, f"input={tmp_path / 'mine.py'}", "model_name=nothing")
+
+
 def test_nothing_else_is_replaced(trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").write_text("mine")
