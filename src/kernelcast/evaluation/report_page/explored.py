@@ -249,7 +249,11 @@ def predicted_by(
 
 
 def _predicted(
-    predictions: pa.Table, split: str, model: ModelResult, exact: Mapping, by_key: Mapping
+    predictions: pa.Table,
+    split: str,
+    model: ModelResult,
+    exact: Mapping[tuple[str, float], int],
+    by_key: Mapping[str, int],
 ) -> Predicted | None:
     table = predictions_of(predictions, split, model.model, model.seeds[0])
     keys, truth = table["program_key"].to_pylist(), table["log_seconds"].to_numpy()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -135,7 +136,7 @@ def explain(explored: Explored, predicted: Predicted) -> Explanation | None:
 
 
 def _explained(
-    settings: dict, values: np.ndarray, size: np.ndarray, workload: Int64[np.ndarray, "programs"]
+    settings: dict[str, Any], values: np.ndarray, size: np.ndarray, workload: Int64[np.ndarray, "programs"]
 ) -> float | None:
     """Share of the variance of `size` that trees account for in workloads that they were not fitted to."""
     from sklearn.model_selection import GroupKFold, cross_val_predict
