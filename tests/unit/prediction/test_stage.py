@@ -68,8 +68,8 @@ def test_measured_times_stand_beside_those_of_a_model_of_order(
     [
         ([], ConfigError, "name what to predict: input=FILE or input=NAME"),
         (["input=matmul", "workload=tiny"], ConfigError, "one thing to predict, not input and workload"),
-        ([*MATMUL, "top=0"], ConfigError, "top must be a positive whole number"),
-        ([*MATMUL, "samples=-1"], ConfigError, "samples must be a positive whole number"),
+        ([*MATMUL, "top=0"], ConfigError, "top must be a positive integer"),
+        ([*MATMUL, "samples=-1"], ConfigError, "samples must be a positive integer"),
         ([*MATMUL, "output=all.txt"], ConfigError, r"must be \.csv or \.parquet"),
         ([*MATMUL, "output=''"], ConfigError, "output is empty"),
         (["input=matmul", "shape=3"], ConfigError, "shape=3: write names and values"),
