@@ -34,7 +34,7 @@ WITH_A_VALUE = ("--cfg", "-c", "--package", "-p", "--config-name", "--config-pat
 """Hydra's flags that take the next word."""
 
 PROGRAMS = re.compile(
-    r"\.|cd|cp|dvc|git|grep|lint-imports|ls|mlflow|mypy|optuna-dashboard|pip|python|ray|ruff|source|ssh|sudo|uv"
+    r"\.|cd|cp|dvc|eval|git|grep|lint-imports|ls|mlflow|mypy|optuna-dashboard|pip|python|ray|ruff|source|ssh|sudo|uv"
 )
 """What a page may call beside the scripts."""
 
