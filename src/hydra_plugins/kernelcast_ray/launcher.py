@@ -21,6 +21,9 @@ from kernelcast.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+STARTS = 4
+"""So often Ray is started on this machine: it gives its own processes 30 s, too few where all cores are at work."""
+
 
 class RayLauncher(Launcher):
     """Runs every job as a Ray task of its own; Ray decides how many run at a time.
@@ -84,14 +87,20 @@ def start_ray(address: str | None) -> None:
         raise ConfigError("hydra/launcher=ray needs Ray: run `pip install 'kernelcast[ray]'`") from error
     if ray.is_initialized():
         return
-    try:
-        ray.init(address, include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
-    except Exception as error:  # Ray says so by errors of many kinds, and by plain ones
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigError(
-            f"hydra.launcher.address={address}: no Ray cluster answers ({reason}); start one with "
-            "`ray start --head`, or leave the address out to use this machine"
-        ) from error
+    for attempt in range(STARTS if address is None else 1, 0, -1):
+        try:
+            ray.init(address, include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
+            return
+        except Exception as error:  # Ray says so by errors of many kinds, and by plain ones
+            ray.shutdown()
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            if attempt > 1:
+                logger.warning("Ray did not start (%s): once more", reason)
+                continue
+            raise ConfigError(
+                f"hydra.launcher.address={address}: no Ray cluster answers ({reason}); start one with "
+                "`ray start --head`, or leave the address out to use this machine"
+            ) from error
 
 
 def run_remotely(

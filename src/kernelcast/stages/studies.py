@@ -120,10 +120,11 @@ def open_storage(storage: str) -> BaseStorage:
             return JournalStorage(JournalFileBackend(storage))
         return RDBStorage(_with_driver(storage), engine_kwargs=_engine_options(storage))
     except ImportError as error:
-        extra = storage.partition("://")[0].partition("+")[0]
+        kind = storage.partition("://")[0].partition("+")[0]
+        install = f"run `pip install 'kernelcast[{kind}]'`" if kind in PACKAGES else "install it with pip"
         raise ConfigError(
             f"hydra.sweeper.storage={shown(storage)} needs a driver that is not there ({error.__cause__ or error}); "
-            f"run `pip install 'kernelcast[{extra}]'`"
+            f"{install}"
         ) from error
     except Exception as error:
         reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
