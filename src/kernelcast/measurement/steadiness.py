@@ -8,7 +8,7 @@ minimum, as `timing` has it. Equal programs should have equal labels.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,16 +89,24 @@ def time_reference(target: dict[str, Any], seconds: float) -> list[float]:
     """
     (timed, *_), building = share_cores(cores_of_machine(), target.get("num-cores", 1), 1)
     with TemporaryDirectory() as folder, ForkServer(target, building, Path(folder)) as server:
-        kernel = ReferenceKernel(server, target, MEMORY_LIMIT_BYTES, timed)
-        found: list[float] = []
-        started = time.perf_counter()
-        while (passed := time.perf_counter() - started) < seconds or len(found) < LEAST_REPEATS:
-            found.append(kernel.seconds())
-            if passed > LONGEST_FACTOR * seconds and len(found) < LEAST_REPEATS:
-                raise MeasurementError(
-                    f"the reference kernel ran only {len(found)} times in {passed:.0f} s; something else has the cores"
-                )
-        return found
+        return repeated(ReferenceKernel(server, target, MEMORY_LIMIT_BYTES, timed).seconds, seconds)
+
+
+def repeated(kernel: Callable[[], float], seconds: float) -> list[float]:
+    """What the kernel gives, again and again for about `seconds`, and `LEAST_REPEATS` times at least.
+
+    Raises:
+        MeasurementError: it cannot be done so often in `LONGEST_FACTOR` times as long.
+    """
+    found: list[float] = []
+    started = time.perf_counter()
+    while (passed := time.perf_counter() - started) < seconds or len(found) < LEAST_REPEATS:
+        if passed > LONGEST_FACTOR * seconds:
+            raise MeasurementError(
+                f"the reference kernel ran only {len(found)} times in {passed:.3g} s; something else has the cores"
+            )
+        found.append(kernel())
+    return found
 
 
 def steadiness(run_seconds: Sequence[float], seconds: float) -> Steadiness:

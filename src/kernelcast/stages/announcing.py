@@ -38,7 +38,8 @@ def announce(config: DictConfig) -> None:
     Args:
         config: the resolved root configuration.
     """
-    if os.environ.get(PRINT_VARIABLE, "").lower() in ("false", "0", "no"):
+    silenced = os.environ.get(PRINT_VARIABLE, "").lower() in ("false", "0", "no")
+    if silenced or not logger.isEnabledFor(logging.INFO):
         return
     launch = HydraConfig.get()
     logger.info("%s", chosen_and_changed(launch.runtime.choices, launch.overrides.task))

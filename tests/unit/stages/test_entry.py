@@ -1,3 +1,4 @@
+import errno
 import logging
 from pathlib import Path
 
@@ -6,8 +7,17 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
+from kernelcast.errors import (
+    ConfigError,
+    KernelcastError,
+    MalformedDataError,
+    MeasurementError,
+    MissingInputError,
+    StorageError,
+)
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.entry import run_stage, with_own_key
+from kernelcast.stages.help import EXIT_STATUSES
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
@@ -48,3 +58,45 @@ def test_memory_that_ran_out_is_one_message(tmp_path: Path, caplog: pytest.LogCa
 )
 def test_a_script_has_keys_that_elsewhere_are_groups(argument: str, root: str, taken: str) -> None:
     assert with_own_key(argument, root) == taken
+
+
+def composed(root: Path) -> DictConfig:
+    register_schemas()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("report", overrides=[f"paths.root={root}", "hydra.mode=RUN"], return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    with open_dict(config):
+        del config["hydra"]
+    return config
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (KernelcastError("x"), 1),
+        (ConfigError("x"), 2),
+        (MissingInputError("x"), 3),
+        (MalformedDataError("x"), 4),
+        (MeasurementError("x"), 5),
+        (StorageError("x"), 6),
+        (OSError(errno.ENOSPC, "full", "x"), 6),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=repr,
+)
+def test_an_error_ends_with_the_status_that_help_gives_it(
+    error: BaseException, status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stage(config: DictConfig) -> None:
+        raise error
+
+    config = composed(tmp_path)
+    try:
+        with caplog.at_level(logging.ERROR), pytest.raises(SystemExit) as ended:
+            run_stage(stage, config)
+    finally:
+        HydraConfig.instance().cfg = None
+    assert ended.value.code == status
+    assert status in EXIT_STATUSES
+    (record,) = caplog.records
+    assert record.exc_info is None, "a trace is for faults of kernelcast"
