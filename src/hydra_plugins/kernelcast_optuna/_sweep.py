@@ -181,8 +181,9 @@ class Sweep:
                     self._take(ended)
             if self._slots.running and number is not None:
                 signal_here(self._processes(), number)
-        for trial in sorted(self._asked):
-            close_interrupted(self._study, trial, "the sweep was interrupted")
+        # also one that was only half drawn
+        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            close_interrupted(self._study, trial.number, "the sweep was interrupted")
         self._asked.clear()
 
     def _processes(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -88,7 +89,13 @@ class Application:
         return done.stdout + done.stderr
 
     def start(self, *overrides: str) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(self.command(*overrides), cwd=self.root, env=self.environment)
+        # whoever started the tests in the background may have turned SIGINT off for all below
+        def heed_interrupts() -> None:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        return subprocess.Popen(
+            self.command(*overrides), cwd=self.root, env=self.environment, preexec_fn=heed_interrupts
+        )
 
     @property
     def environment(self) -> dict[str, str]:
