@@ -41,27 +41,39 @@ RIGHT_ORDER = 0.98
 PROFILE_FOLDER = "profile"
 
 
-def begin_debug_run(config: DictConfig, output: Path, learned: bool, run: TrackedRun) -> None:
-    """Marks the run of a debug run, and makes sure that it leaves no model where the pipeline looks for one.
+def check_debug_output(config: DictConfig, output: Path) -> None:
+    """Makes sure that a debug run leaves nothing where the pipeline looks for models.
 
     Args:
         config: the resolved configuration.
         output: folder of the trained model.
+
+    Raises:
+        ConfigError: its model would be among those that `evaluate` scores.
+    """
+    mode = HydraConfig.get().runtime.choices.get("debug")
+    if mode is not None and output.absolute().is_relative_to(Path(config.paths.models).absolute()):
+        raise ConfigError(
+            f"debug={mode} output={config.output}: a model of a debug run has no place in {config.paths.models}, where "
+            "`evaluate` would take it for a real one; leave `output` out"
+        )
+
+
+def begin_debug_run(config: DictConfig, learned: bool, run: TrackedRun) -> None:
+    """Marks the run of a debug run.
+
+    Args:
+        config: the resolved configuration.
         learned: whether the model learns at all.
         run: gets the tag.
 
     Raises:
-        ConfigError: its model would be among those that `evaluate` scores, or there is nothing to learn by heart.
+        ConfigError: there is nothing to learn by heart.
     """
     mode = HydraConfig.get().runtime.choices.get("debug")
     if mode is None:
         return
     run.tags({DEBUG_TAG: str(mode)})
-    if output.absolute().is_relative_to(Path(config.paths.models).absolute()):
-        raise ConfigError(
-            f"debug={mode} output={config.output}: a model of a debug run has no place in {config.paths.models}, where "
-            "`evaluate` would take it for a real one; leave `output` out"
-        )
     if config.debug.overfit and not learned:
         raise ConfigError(f"debug={mode}: this model learns nothing, so it cannot learn by heart; take another model")
 
@@ -93,7 +105,7 @@ def debug_split(split: Split, programs: Programs, debug: Mapping[str, Any] | Non
         told = ", ".join(f"{len(rows)} to {part}" for part, rows in parts.items())
         logger.info("debug run: programs: %s, of %d in all", told, len(programs))
     # such parts keep no rule and are never written
-    return replace(split, **parts, rules=())
+    return replace(split, train=parts["train"], valid=parts["valid"], test=parts["test"], rules=())
 
 
 def few_rows(

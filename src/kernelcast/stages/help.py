@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import kernelcast
@@ -167,7 +167,7 @@ def _setting(key: str, value: str) -> str:
     return f"{key}={shown}" if shown else key
 
 
-def _rows(rows: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> Iterator[str]:
+def _rows(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
     listed = list(rows)
     width = max(len(name) for name, _ in listed) + 2
     for name, meaning in listed:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_directory, require_replaceable, write_json
-from kernelcast.stages.debugging import begin_debug_run, debug_split, judge_overfitting, profiled
+from kernelcast.stages.debugging import begin_debug_run, check_debug_output, debug_split, judge_overfitting, profiled
 from kernelcast.stages.failures import noted_failure
 from kernelcast.stages.instantiation import made
 from kernelcast.stages.lineage import SPLIT, SPLIT_TAG, note_graphs
@@ -111,6 +111,7 @@ def train(config: DictConfig) -> float:
         )
     graphs = Path(config.paths.graphs)
     output = Path(config.paths.root, config.output or Path(launch.runtime.output_dir, "output"))
+    check_debug_output(config, output)
     trial = trial_of_this_job(config.objective)
     with (
         training_workspace(config) as workspace,
@@ -122,7 +123,7 @@ def train(config: DictConfig) -> float:
         check_objective(config.objective)
         require_replaceable(output, TRAINING_FILE)
         model = make_model(config)
-        begin_debug_run(config, output, model.learned, run)
+        begin_debug_run(config, model.learned, run)
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
