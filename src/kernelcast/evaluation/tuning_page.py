@@ -39,18 +39,20 @@ def _reach(row: MethodRow) -> list[str]:
 
 def _subjects(record: TuningRecord) -> str:
     methods = [row.method for row in record.methods]
-    rows = [[name, *(_cell(cells[method]) for method in methods)] for name, cells in record.subjects.items()]
-    return (
-        f"Milliseconds at the end, in brackets the trials until {record.reference}'s end was reached:\n\n"
-        + markdown_table(["workload", *methods], rows)
-    )
+    known = record.reference is not None
+    rows = [[name, *(_cell(cells[method], known) for method in methods)] for name, cells in record.subjects.items()]
+    reached = f", in brackets the trials until {record.reference}'s end was reached" if known else ""
+    sentence = f"Milliseconds at the end, in parentheses the trials until then{reached}:"
+    return f"{sentence}\n\n{markdown_table(['workload', *methods], rows)}"
 
 
-def _cell(cell: SubjectCell) -> str:
+def _cell(cell: SubjectCell, reference_known: bool) -> str:
     if cell.best_seconds is None:
         return ABSENT
-    reached = "never" if cell.trials is None else f"{cell.trials:.0f}"
-    return f"{1e3 * cell.best_seconds:.4g} [{reached}]"
+    text = f"{1e3 * cell.best_seconds:.4g} ({cell.made:.0f})"
+    if not reference_known:
+        return text
+    return f"{text} [{'never' if cell.trials is None else format(cell.trials, '.0f')}]"
 
 
 def _latency(network: str, rows: tuple[LatencyRow, ...]) -> str:

@@ -72,10 +72,12 @@ class SubjectCell:
 
     Attributes:
         best_seconds: at the end, the median of the seeds.
+        made: trials until the end, the median of the seeds.
         trials: median until the reference's end is reached; None where fewer than half of the seeds get there.
     """
 
     best_seconds: float | None
+    made: float
     trials: float | None
 
 
@@ -103,7 +105,7 @@ class TuningRecord:
         name: of the file.
         title: heading of its section.
         caption: what stands behind the numbers.
-        reference: the method whose end the others have to reach.
+        reference: the method whose end the others have to reach; None where it did not tune.
         methods: one row each.
         subjects: by name of the workload or network, and by method.
         latency: by name of the network, of the same method that published it; empty for workloads alone.
@@ -117,7 +119,7 @@ class TuningRecord:
     name: str
     title: str
     caption: str
-    reference: str
+    reference: str | None
     methods: tuple[MethodRow, ...]
     subjects: dict[str, dict[str, SubjectCell]]
     latency: dict[str, tuple[LatencyRow, ...]]
@@ -152,7 +154,7 @@ def tuning_record(
         name=name,
         title=title,
         caption=caption(comparison),
-        reference=comparison.reference,
+        reference=None if comparison.reference_trials is None else comparison.reference,
         methods=tuple(_method_row(result, tunings) for result in comparison.methods),
         subjects=_subjects(tunings, comparison, within),
         latency={network: tuple(rows) for network, rows in latency.items()},
@@ -187,7 +189,8 @@ def _subjects(tunings: Tunings, comparison: TuningComparison, within: float) -> 
             if found is not None:
                 once = np.ones((1, len(runs)))
                 trials = float(censored_quantile(found.trials[:, place], found.reached[:, place], once, 0.5)[0])
-            cells[name][method] = SubjectCell(_finite(best), _finite(trials))
+            made = float(np.median([len(of_seed[place]) for of_seed in runs]))
+            cells[name][method] = SubjectCell(_finite(best), made, _finite(trials))
     return cells
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from rich.console import Console
 
@@ -332,7 +333,7 @@ def test_a_published_comparison_is_read_as_it_was_written(tmp_path: Path, compar
     ours, _, random = read.methods
     # chance never gets there: no number stands for that
     assert (ours.trials.value, ours.reached, random.trials.value, random.reached) == (2, 1.0, None, 0.0)
-    assert read.subjects["name of w0"]["ours"] == SubjectCell(1.0, 2.0)
+    assert read.subjects["name of w0"]["ours"] == SubjectCell(1.0, 8.0, 2.0)
     assert read.subjects["name of w1"]["random"].trials is None
 
 
@@ -342,11 +343,18 @@ def test_its_section_shows_every_method_subject_and_latency(compared: pa.Table) 
     assert "| ours | 8 | " in section
     assert "| 2 [2, 2] | 100% |" in section
     assert "∞ [∞, ∞] | 0% |" in section
-    assert "| name of w0 | 1000 [2] |" in section
+    assert "| name of w0 | 1000 (8) [2] |" in section
     assert "[never]" in section
     assert "Latency of name of w1" in section
     assert "torch \\| eager | 3 | 4 | 1.50 |" in section
     assert "abc; python 3.11. measured on a processor" in section
+
+
+def test_without_the_reference_nothing_is_said_of_reaching_it(compared: pa.Table) -> None:
+    alone = compared.filter(pc.not_equal(compared["method"], "tvm_xgb"))
+    section = tuning_section(recorded(alone))
+    assert "| name of w0 | 1000 (8) |" in section
+    assert "reach" not in section.partition("Milliseconds")[2]
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"version": 1}', '{"version": 1, "methods": [3]}'])
