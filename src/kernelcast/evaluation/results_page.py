@@ -19,7 +19,8 @@ SHARES = ("mape", "ape")
 INTRODUCTION = """# Results
 
 Made by `python scripts/results.py` of the files in `results/`, which the experiments and `compare.py publish=NAME`
-write; no figure is typed by hand. All experiments, and this page: `python scripts/experiment.py -m 'experiment=glob(*)'`.
+write; no figure is typed by hand. All experiments, and this page:
+`python scripts/experiment.py -m 'experiment=glob(*)'`.
 
 Every figure is the mean over the seeds and the tested workloads, with its bootstrap interval in brackets. **Bold**: the
 best model. A `≈` marks those that a paired bootstrap over the workloads does not tell from the best. The noise ceiling

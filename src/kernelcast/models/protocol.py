@@ -23,7 +23,7 @@ class PredictionKind(StrEnum):
     """Only the order within one workload means something; no MAPE can be taken of it."""
 
 
-class TrainingPruned(Exception):
+class TrainingPruned(Exception):  # noqa: N818, it is no error
     """What a `MetricLog` raises to end a training that is not worth going on with; nothing has failed."""
 
 
