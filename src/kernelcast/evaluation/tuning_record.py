@@ -224,10 +224,7 @@ def _read(path: Path) -> TuningRecord:
     try:
         if stored["version"] != RECORD_VERSION:
             raise ValueError(f"version {stored['version']}, this kernelcast reads {RECORD_VERSION}")
-        methods = tuple(
-            MethodRow(**{key: Span(**each) if isinstance(each, dict) else each for key, each in row.items()})
-            for row in stored["methods"]
-        )
+        methods = tuple(_method_read(row) for row in stored["methods"])
         subjects = {
             name: {method: SubjectCell(**cell) for method, cell in cells.items()}
             for name, cells in stored["subjects"].items()
@@ -238,3 +235,8 @@ def _read(path: Path) -> TuningRecord:
         raise MalformedDataError(
             f"{path}: not a record of tunings ({type(error).__name__}: {error}); publish the comparison again"
         ) from error
+
+
+def _method_read(stored: dict[str, Any]) -> MethodRow:
+    fields: dict[str, Any] = {key: Span(**value) if isinstance(value, dict) else value for key, value in stored.items()}
+    return MethodRow(**fields)
