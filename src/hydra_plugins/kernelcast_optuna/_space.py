@@ -107,8 +107,8 @@ def _distribution(override: Override) -> BaseDistribution | None:
     if isinstance(sweep, ChoiceSweep):
         drawn = [value.text if isinstance(value, QuotedString) else value for value in override.sweep_iterator()]
         # lists and mappings have no place in a study
-        single = all(value is None or isinstance(value, str | int | float) for value in drawn)
-        return CategoricalDistribution(drawn) if single else None
+        single = [value for value in drawn if value is None or isinstance(value, str | int | float)]
+        return CategoricalDistribution(single) if len(single) == len(drawn) else None
     if isinstance(sweep, IntervalSweep):
         start, end = sweep.start, sweep.end
         assert start is not None

@@ -57,7 +57,7 @@ def run_sweep(sweeper: OptunaSweeper, arguments: list[str]) -> float | None:
         study = optuna.create_study(
             study_name=sweeper.study_name,
             storage=open_storage(sweeper.storage),
-            direction=str(getattr(config.direction, "name", config.direction)),
+            direction=optuna.study.StudyDirection[str(getattr(config.direction, "name", config.direction)).upper()],
             pruner=sweeper.pruner,
             load_if_exists=True,
         )

@@ -60,6 +60,8 @@ class RayLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Runs all jobs; comes back when the last one has ended."""
         assert self.config is not None
+        assert self.hydra_context is not None
+        assert self.task_function is not None
         setup_globals()
         Path(self.config.hydra.sweep.dir).mkdir(parents=True, exist_ok=True)
         import ray

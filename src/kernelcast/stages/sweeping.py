@@ -111,16 +111,24 @@ class ParentRun(Callback):
         finally:
             run.end(status)
 
+    def _experiment_id(self, run: TrackedRun) -> str:
+        from mlflow.exceptions import MlflowException
+
+        experiment = run.client.get_experiment_by_name(self.experiment)
+        if experiment is None:
+            raise MlflowException(f"there is no experiment {self.experiment}")
+        return str(experiment.experiment_id)
+
     def _children(self, run: TrackedRun) -> list[Run]:
         """The runs of the jobs; none where the store does not answer."""
         from mlflow.exceptions import MlflowException
 
         try:
-            experiment = run.client.get_experiment_by_name(self.experiment)
+            experiment = self._experiment_id(run)
             # of jobs whose process was killed while the sweep went on
-            close_stale_runs(run.client, experiment.experiment_id)
-            return child_runs(run.client, experiment.experiment_id, run.run_id)
-        except (MlflowException, AttributeError) as error:
+            close_stale_runs(run.client, experiment)
+            return child_runs(run.client, experiment, run.run_id)
+        except MlflowException as error:
             logger.warning("the runs of the jobs cannot be read: %s", error)
             return []
 
@@ -130,11 +138,10 @@ class ParentRun(Callback):
 
         query = f"tags.`{STUDY_TAG}` = '{study['storage']}' AND tags.`{STATE_TAG}` = 'RUNNING'"
         try:
-            experiment = run.client.get_experiment_by_name(self.experiment)
-            for child in run.client.search_runs([experiment.experiment_id], query, max_results=1000):
+            for child in run.client.search_runs([self._experiment_id(run)], query, max_results=1000):
                 state = study["states"].get(child.data.tags.get(TRIAL_TAG, ""), "INTERRUPTED")
                 run.client.set_tag(child.info.run_id, STATE_TAG, state)
-        except (MlflowException, AttributeError) as error:
+        except MlflowException as error:
             logger.warning("the runs of the trials cannot be read: %s", error)
 
 
