@@ -108,7 +108,7 @@ def test_a_training_that_diverges_is_pruned_and_has_not_failed(sweeps: Sweeps, d
     sweeps.succeed(
         "hparams_search=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=6", "trainer.patience=6", *devices,
         "model.network.width=32", "model.network.layers=2", "model.network.dropout=0.0",
-        "trainer.learning_rate=choice(0.01,20.0)", "hydra/sweeper/sampler=random", "seed=3", "hydra.sweeper.trials=5",
+        "trainer.learning_rate=choice(0.01,20.0)", "hydra/sweeper/sampler=random", "seed=11", "hydra.sweeper.trials=5",
         "hydra.sweeper.warmup=2", "hydra.sweeper.pruner.n_startup_trials=1", "hydra.sweeper.pruner.n_min_trials=1",
     )  # fmt: skip
     study = sweeps.study("gcn")
@@ -134,7 +134,7 @@ def test_a_training_that_diverges_is_pruned_and_has_not_failed(sweeps: Sweeps, d
 
 def test_a_grid_with_a_job_that_fails_ends_the_others_or_stops_where_that_is_asked_for(sweeps: Sweeps) -> None:
     # HYD-04
-    grid = ("model=roofline", "split=random,absent,workload")
+    grid = ("model=random", "split=random,absent,workload")
     done = sweeps.run(*grid)
     assert done.returncode == 2
     assert "jobs of this sweep" in done.stderr
@@ -152,7 +152,7 @@ def test_a_grid_with_a_job_that_fails_ends_the_others_or_stops_where_that_is_ask
 def test_a_sweep_that_is_killed_at_any_five_moments_ends_with_its_ten_trials(sweeps: Sweeps) -> None:
     # HYD-05, OPT-02
     line = (
-        "hparams_search=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=40", "trainer.patience=40", *TWO_JOBS,
+        "hparams_search=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=60", "trainer.patience=60", *TWO_JOBS,
         "hydra.sweeper.trials=10",
     )  # fmt: skip
     moments = random.Random(7)
