@@ -160,7 +160,7 @@ def test_a_sweep_that_is_killed_at_any_five_moments_ends_with_its_ten_trials(swe
     for kill in range(5):
         with subprocess.Popen(sweeps.command(*line), cwd=sweeps.root, env=sweeps.environment, stderr=log) as sweep:
             wait_for_jobs(sweeps, sweep)
-            time.sleep(moments.uniform(0.0, 5.0))
+            time.sleep(moments.uniform(0.0, 10.0))
             assert sweep.poll() is None, "the sweep ended before it was killed"
             if kill in (1, 3):
                 # a worker first; the sweep goes on until it is killed, too
@@ -170,10 +170,7 @@ def test_a_sweep_that_is_killed_at_any_five_moments_ends_with_its_ten_trials(swe
     sweeps.succeed(*line)
     trials = sweeps.study("gcn").trials
     counted = [trial for trial in trials if not trial.user_attrs.get("interrupted")]
-    assert [trial.state for trial in counted] == [TrialState.COMPLETE] * 10 or {trial.state for trial in counted} <= {
-        TrialState.COMPLETE,
-        TrialState.PRUNED,
-    }
+    assert {trial.state for trial in counted} <= {TrialState.COMPLETE, TrialState.PRUNED}
     assert len(counted) == 10
     assert not [trial for trial in trials if trial.state in (TrialState.RUNNING, TrialState.WAITING)]
     # every interrupted one was tried again, with equal parameters
