@@ -5,12 +5,14 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import optuna
 import pytest
 from optuna import load_study
 from optuna.trial import TrialState
+from packaging.version import Version
 
 from kernelcast.stages.studies import open_storage
 from tests.unit.hydra_plugins.kernelcast_optuna.conftest import Application
@@ -90,3 +92,12 @@ def test_a_storage_that_cannot_be_opened_is_one_message_without_its_password(sto
     with pytest.raises(Exception, match=re.escape(told)) as error:
         open_storage(storage)
     assert "secret" not in str(error.value)
+
+
+def test_optuna_hydra_and_the_launchers_fit_together_as_released() -> None:
+    # HYD-01, HYD-02
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    for package in ("hydra-core", "omegaconf", "optuna", "sqlalchemy"):
+        assert not Version(version(package)).is_prerelease, package
+    assert Version(version("optuna")).major == 5
