@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,14 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pytest
 from mlflow.entities import Run
 from optuna import Study
 from optuna.trial import TrialState
 
+from kernelcast.graphs.dataset.store import read_description, write_programs
+from kernelcast.graphs.splits import RandomSplit, Rows, SplitWorkload, WorkloadSplit, make_split, write_split
 from kernelcast.stages.process_identity import process_may_live
 from kernelcast.stages.studies import load_study
-from tests.unit.stages.conftest import PipelineFolder, trained_folder  # noqa: F401  # a fixture
+from tests.unit.stages.conftest import (
+    TARGET,
+    WORKLOADS,
+    PipelineFolder,
+    made_programs,
+    trained_folder,  # noqa: F401  # a fixture
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -66,7 +76,21 @@ class Sweeps:
 
 @pytest.fixture
 def sweeps(trained_folder: PipelineFolder, tmp_path: Path) -> Sweeps:  # noqa: F811
-    return Sweeps(trained_folder.copy(tmp_path / "project").root)
+    """A folder of its own, in which a network can learn, too: a feature of the nodes tells the time."""
+    root = trained_folder.copy(tmp_path / "project").root
+    graphs = root / "data/graphs"
+    description = read_description(graphs)
+    programs = made_programs()
+    programs.ast.node_features[:, 0] = programs.features.values[:, 0]
+    shutil.rmtree(graphs)
+    graphs.mkdir()
+    data_hash = write_programs(graphs, programs, description)
+    workloads = tuple(SplitWorkload(f"{name}-key", name, name, {}, {}) for name in WORKLOADS)
+    places = (programs.workload.astype(np.int64), programs.target.astype(np.int64))
+    rows = Rows(*places, programs.program_key, workloads, (TARGET,))
+    for name, splitter in (("random", RandomSplit(0.4, 0.1, 0)), ("workload", WorkloadSplit(0.5, 0.25, 0))):
+        write_split(graphs, name, make_split(splitter, rows), rows, data_hash, {"seed": 0})
+    return Sweeps(root)
 
 
 def test_a_study_is_a_parent_with_its_trials_and_goes_on_to_its_number(sweeps: Sweeps) -> None:
@@ -115,6 +139,7 @@ def test_a_training_that_diverges_is_pruned_and_has_not_failed(sweeps: Sweeps, d
     good = [trial.number for trial in study.trials if trial.params["trainer.learning_rate"] == 0.01]
     bad = [trial for trial in study.trials if trial.params["trainer.learning_rate"] == 20.0 and trial.number > good[0]]
     assert bad
+    assert study.trials[good[0]].value > 0.5, "it learns at the other rate"
     for trial in bad:
         assert trial.state == TrialState.PRUNED, trial
         assert max(trial.intermediate_values) < 5
