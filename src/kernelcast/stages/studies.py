@@ -5,6 +5,7 @@ Optuna is imported when used: Hydra imports its plug-ins, and with them this mod
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from kernelcast.files import storage_errors
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.storages import BaseStorage
+
+logger = logging.getLogger(__name__)
 
 PACKAGES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 """Kinds of database with the driver that the extra of the same name installs."""
@@ -132,6 +135,22 @@ def open_storage(storage: str) -> BaseStorage:
             f"cannot open the studies in {shown(storage)}: {reason}; check hydra.sweeper.storage, or move the file "
             "away if it is broken, then run the same command again"
         ) from error
+
+
+def mend_journal(storage: str) -> None:
+    """Cuts off a last line that a full disk or a power failure left half written; only for whoever sweeps.
+
+    Optuna reads past it, until the next line is written behind it and neither can be read.
+    """
+    path = Path(storage)
+    if is_url(storage) or not path.is_file():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        logger.warning("%s ends in the middle of a line, which is cut off", path)
+        with storage_errors(path), path.open("r+b") as journal:
+            journal.truncate(whole)
 
 
 def _with_driver(url: str) -> str:
