@@ -102,5 +102,5 @@ def test_a_journal_that_ends_in_the_middle_of_a_line_is_mended(tmp_path: Path) -
 def test_a_journal_that_is_broken_is_one_message(tmp_path: Path) -> None:
     storage = tmp_path / "study.journal"
     storage.write_text('{"op_code"\n{"op_code": 0}\n')
-    with pytest.raises(StorageError, match="cannot open the studies in .*study.journal"):
+    with pytest.raises(StorageError, match=r"cannot open the studies in .*study\.journal"):
         open_storage(str(storage))
