@@ -18,6 +18,10 @@ NO_TIMES = (
     "This model predicts an order, no times: scores have no unit and compare programs of one workload only; "
     "times of the best are an estimate from the model's validation."
 )
+MEASURED = (
+    "Of each workload the program that is predicted to be fastest, its measured time, and that of the one that was "
+    "measured to be fastest (least)."
+)
 WORDS = {
     Origin.GIVEN: "given program",
     Origin.DRAWN: "random schedule",
@@ -47,6 +51,8 @@ def table(answer: Answer, top: int) -> Table:
 def notes(answer: Answer) -> list[str]:
     """What the tables do not say, a line each."""
     lines = [] if answer.times else [NO_TIMES]
+    if len(answer.groups) > 1 and bool(np.isfinite(answer.measured_microseconds).any()):
+        lines.append(MEASURED)
     lines += _sums(answer)
     agreement = _agreement(answer)
     return [*lines, agreement] if agreement else lines
@@ -86,9 +92,6 @@ def _workloads(answer: Answer) -> Table:
     heads += ["us in all"] if weights and answer.times and not measured else []
     for head in heads:
         table.add_column(head, justify="right")
-    if measured:
-        table.caption = "best: predicted, and as it was measured; least: of the program that was measured fastest"
-        table.caption_justify = "left"
     for rows in answer.groups.values():
         known = rows[np.isfinite(answer.predicted[rows])]
         best, count = int(rows[0]), sum(answer.subjects[rows[0]].workload.networks.values())
