@@ -50,7 +50,7 @@ def inside(started: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=name_of)
 def test_the_python_blocks_of_a_page_run(inside: Path, page: Path) -> None:
     document = BLOCKS.parse(inside / page.relative_to(ROOT))

@@ -38,7 +38,7 @@ def run_page(project: Project, page: str, *more: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_model_a_network_and_a_feature_of_ones_own(measured: Project) -> None:
     # one test: each goes on with what the one before has made
     measured.succeed("python", "scripts/graphs.py")
