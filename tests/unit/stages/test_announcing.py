@@ -91,8 +91,21 @@ def test_where_it_is_told(
 
 
 def test_a_terminal_gets_the_tree_and_the_file_the_text(
-    config: DictConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    config: DictConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    file = logging.FileHandler(tmp_path / "train.log")
+    logging.getLogger().addHandler(file)
     monkeypatch.setattr(announcing.sys.stdout, "isatty", lambda: True)
-    announce(config)
+    try:
+        with caplog.at_level(logging.INFO):
+            announce(config)
+    finally:
+        logging.getLogger().removeHandler(file)
+        file.close()
     assert "learning_rate" in capsys.readouterr().out
+    assert "learning_rate" not in caplog.text
+    assert "learning_rate: 0.003" in (tmp_path / "train.log").read_text()
