@@ -111,6 +111,7 @@ def test_predictions_are_one_finite_number_a_program(fitted, data, name, loss):
 
 @pytest.mark.parametrize(("name", "loss"), CASES)
 def test_a_new_process_predicts_the_same_without_the_configuration(fitted, elsewhere, data, name, loss):
+    # HYD-12, XGB-03
     model = fitted[0][name, loss]
     predictions, kinds = elsewhere
     np.testing.assert_array_equal(predictions[f"{name}-{loss}"], model.predict(data[0]))
@@ -174,6 +175,7 @@ def test_logs_training_and_validation_by_step(fitted, name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_equal_seeds_give_equal_models_and_leave_the_random_state_alone(model_of, data, name):
+    # PYG-06, on a processor; test_train.py asks the same of a whole run
     import torch
 
     _, train, valid = data

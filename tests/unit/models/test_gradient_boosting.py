@@ -60,13 +60,13 @@ def pairwise_accuracy(prediction, programs):
 @pytest.mark.parametrize("loss", ["rank", "lambdarank", "throughput"])
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_ranks_a_toy_set(model_of, toy, metric_log, name, loss):
-    # case XGB-02
+    # case XGB-02: the lowest and the highest XGBoost that pyproject.toml allows are one; a run's tags name it
     train, valid = toy
     model = model_of(name, loss)
     model.fit(train, valid, metric_log)
     assert model.kind is PredictionKind.RANK
-    assert pairwise_accuracy(model.predict(train), train) >= 0.85
-    assert pairwise_accuracy(model.predict(valid), valid) >= 0.8
+    assert pairwise_accuracy(model.predict(train), train) >= 0.9
+    assert pairwise_accuracy(model.predict(valid), valid) >= (0.9 if (name, loss) == ("xgboost", "rank") else 0.8)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -129,7 +129,7 @@ def test_what_cannot_be_repeated_is_one_clear_error(trained) -> None:
         launch(repeat, root)
     with pytest.raises(ConfigError, match=r"run=nothing: there is no such run"):
         launch(repeat, root, "run=nothing")
-    config = OmegaConf.load(mlflow.artifacts.download_artifacts(f"{run.info.artifact_uri}/config.yaml"))
+    config = launch(sync, root)
     sweep = start_run(config, "sweep model=gcn", "sweep")
     sweep.end("FINISHED")
     with pytest.raises(ConfigError, match="the parent of a sweep: repeat one of the runs below it"):

@@ -1,3 +1,5 @@
+import importlib.metadata
+import itertools
 import json
 import os
 import signal
@@ -16,7 +18,18 @@ from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import StorageError
-from kernelcast.stages.tracking import LONGEST_NAME, allowed_name, flatten, tracked_run
+from kernelcast.stages.process_identity import process_identity
+from kernelcast.stages.tracking import (
+    LONGEST_NAME,
+    allowed_name,
+    close_stale_runs,
+    flatten,
+    open_experiment,
+    start_run,
+    tracked_run,
+)
+from kernelcast.stages.tracking.names import LONGEST_PARAM, is_kept
+from kernelcast.stages.tracking.origin import LONGEST_DIFF
 
 
 @pytest.fixture
@@ -53,6 +66,8 @@ def test_a_finished_run_holds_params_metrics_artifacts_and_provenance(config: Di
     assert [metric.value for metric in client.get_metric_history(stored.info.run_id, "loss")] == [2.0, 1.0]
     assert "broken" not in stored.data.metrics
     assert stored.data.tags["mlflow.source.git.commit"]
+    # XGB-02
+    assert stored.data.tags["version.xgboost-cpu"] == importlib.metadata.version("xgboost-cpu")
     assert stored.inputs.dataset_inputs[0].dataset.digest == "0123456789abcdef"
     text = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/config.yaml")
     assert OmegaConf.create(text) == config
@@ -61,6 +76,7 @@ def test_a_finished_run_holds_params_metrics_artifacts_and_provenance(config: Di
     assert environment["packages"]["mlflow"] == mlflow.__version__
 
 
+# MLF-02: see also test_train.py, by the way in which a training ends
 @pytest.mark.parametrize(("error", "status"), [(ValueError("bad batch"), "FAILED"), (KeyboardInterrupt(), "KILLED")])
 def test_a_run_that_ends_badly_says_so_with_its_trace(config: DictConfig, error: BaseException, status: str) -> None:
     with pytest.raises(type(error)), tracked_run(config, "gcn", "train"):
@@ -72,14 +88,76 @@ def test_a_run_that_ends_badly_says_so_with_its_trace(config: DictConfig, error:
 
 
 def test_long_values_and_many_keys_do_not_stop_a_run(config: DictConfig) -> None:
+    # MLF-05
     config.long = "x" * 10_000
     config.many = {f"key{number}": number for number in range(300)}
+    config.listed = [f"{number:08d}" for number in range(1_000)]
     with tracked_run(config, "gcn", "train"):
         pass
     _, stored = only_run(config)
+    assert stored.info.status == "FINISHED"
     assert len(stored.data.params) >= 300
+    assert stored.data.params["long"] == "x" * LONGEST_PARAM
+    # whole, so that it can be repeated
     text = mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/config.yaml")
-    assert OmegaConf.create(text).long == "x" * 10_000
+    assert OmegaConf.create(text) == config
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_last_point(config: DictConfig) -> None:
+    # MLF-13
+    assert sum(is_kept(step) for step in range(500_000)) <= 1000
+    last = 1201
+    with tracked_run(config, "gcn", "train") as run:
+        for step in range(last):
+            run.metrics({"train/loss": float(step)}, step)
+    client, stored = only_run(config)
+    steps = [point.step for point in client.get_metric_history(stored.info.run_id, "train/loss")]
+    assert steps[:256] == list(range(256))
+    assert len(steps) == len(set(steps)) <= 500
+    assert max(after - before for before, after in itertools.pairwise(steps)) <= last / 64
+    assert stored.data.metrics["train/loss"] == last - 1
+
+
+def test_the_note_says_what_a_run_is_and_how_to_repeat_it(config: DictConfig) -> None:
+    with tracked_run(config, "gcn", "train") as run:
+        run.note("a line of its stage")
+    _, stored = only_run(config)
+    note = stored.data.tags["mlflow.note.content"]
+    assert f"python scripts/repeat.py run={stored.info.run_id}" in note
+    assert "- a line of its stage" in note
+    assert stored.data.tags["kernelcast.source_hash"] in note
+
+
+def test_the_difference_from_the_revision_is_kept(config: DictConfig) -> None:
+    root = Path(config.paths.root)
+    git = ["git", "-C", str(root), "-c", "user.name=test", "-c", "user.email=test@example.org"]
+    (root / "src").mkdir()
+    (root / "src/model.py").write_text("width = 1\n")
+    for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "everything"]):
+        subprocess.run([*git, *arguments], check=True)
+    with tracked_run(config, "clean", "train"):
+        pass
+    # pages and locks that change while stages run do not count
+    (root / "dvc.lock").write_text("")
+    with tracked_run(config, "still clean", "train"):
+        pass
+    (root / "src/model.py").write_text("width = 2\n")
+    (root / "src/new file.py").write_text("depth = 3\n")
+    with tracked_run(config, "dirty", "train"):
+        pass
+    (root / "src/large.py").write_text("#" * 2 * LONGEST_DIFF)
+    with tracked_run(config, "very dirty", "train"):
+        pass
+    client = mlflow.MlflowClient(config.tracking.uri)
+    runs = {run.info.run_name: run for run in client.search_runs(["1"])}
+    assert {name: run.data.tags["kernelcast.git_dirty"] for name, run in runs.items()} == {
+        "clean": "false", "still clean": "false", "dirty": "true", "very dirty": "true"
+    }  # fmt: skip
+    names = {name: {item.path for item in client.list_artifacts(run.info.run_id)} for name, run in runs.items()}
+    assert [name for name, paths in names.items() if "source.diff" in paths] == ["dirty"]
+    difference = mlflow.artifacts.load_text(f"{runs['dirty'].info.artifact_uri}/source.diff")
+    assert "+width = 2" in difference
+    assert "+depth = 3" in difference
 
 
 PROGRAM = """
@@ -99,16 +177,21 @@ def start(config: DictConfig, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_sigterm_reads_killed(config: DictConfig) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_read_killed(config: DictConfig, number: signal.Signals) -> None:
+    # MLF-02 (d)
     process = start(config, 60)
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     assert process.wait(30) != 0
-    assert only_run(config)[1].info.status == "KILLED"
+    _, stored = only_run(config)
+    assert stored.info.status == "KILLED"
+    assert "KeyboardInterrupt" in mlflow.artifacts.load_text(f"{stored.info.artifact_uri}/error.txt")
 
 
 def test_a_run_whose_process_was_killed_is_closed_at_the_next_start(config: DictConfig) -> None:
+    # MLF-02 (f)
     process = start(config, 60)
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
@@ -122,14 +205,32 @@ def test_a_run_whose_process_was_killed_is_closed_at_the_next_start(config: Dict
     assert states == {"gcn": "KILLED", "next": "FINISHED"}
 
 
-@pytest.mark.slow
-def test_four_starts_at_once_on_a_fresh_database_give_four_runs(config: DictConfig) -> None:
-    processes = [start(config, 0.1) for _ in range(4)]
-    deadline = time.monotonic() + 120
-    for process in processes:
-        assert process.wait(max(1.0, deadline - time.monotonic())) == 0
-    client = mlflow.MlflowClient(config.tracking.uri)
-    assert [run.info.status for run in client.search_runs(["1"])] == ["FINISHED"] * 4
+def test_only_runs_of_processes_that_are_surely_gone_are_closed(config: DictConfig) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    living = process_identity()
+    host, _, process = living.partition("/")
+    pid = process.partition("@")[0]
+    processes = {
+        "living": living,
+        "other host": f"elsewhere/{gone.pid}@1-abc",
+        "reused pid": f"{host}/{pid}@1-{process.rpartition('-')[2]}",
+        "other boot": f"{living}x",
+        "gone": f"{host}/{gone.pid}@{process.partition('@')[2]}",
+        "sweep": f"{host}/{gone.pid}@{process.partition('@')[2]}",
+    }
+    for name, identity in processes.items():
+        stage = "sweep" if name == "sweep" else "train"
+        start_run(config, name, stage, {"kernelcast.process": identity})
+    client, experiment_id = open_experiment(config)
+    # one that says nothing of its process, of another tool
+    client.create_run(experiment_id, run_name="foreign")
+    close_stale_runs(client, experiment_id)
+    states = {run.info.run_name: run.info.status for run in client.search_runs([experiment_id])}
+    assert {name for name, status in states.items() if status == "RUNNING"} == {"living", "other host", "foreign"}
+    assert {status for name, status in states.items() if name in ("reused pid", "other boot", "gone", "sweep")} == {
+        "KILLED"
+    }
 
 
 def test_a_database_that_cannot_be_made_is_one_clear_error(config: DictConfig) -> None:

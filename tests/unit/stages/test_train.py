@@ -16,9 +16,9 @@ from hydra.core.hydra_config import HydraConfig
 from mlflow.entities import Run
 from omegaconf import OmegaConf, open_dict
 
-from kernelcast.errors import ConfigError
+from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.files import only_process, read_json
-from kernelcast.graphs.dataset.store import read_description, read_programs
+from kernelcast.graphs.dataset.store import read_data_hash, read_description, read_programs
 from kernelcast.graphs.splits import read_split, read_split_hash
 from kernelcast.models.trained_on import TrainedOn
 from kernelcast.stages import train as stage
@@ -64,7 +64,17 @@ def test_a_run_keeps_the_split_that_it_learned_from(trained_folder, tmp_path: Pa
         f"{name}-key" for name in ("matmul", "conv2d", "softmax", "layer_norm")
     }
     assert described["made_by"] == {"seed": 0}
+    # TEN-04: what else it takes to repeat the run
+    around = json.loads(mlflow.artifacts.load_text(f"{run.info.artifact_uri}/environment.json"))
+    assert {"command", "python", "packages", "choices", "overrides"} <= set(around)
+    assert around["choices"]["model"] == "random"
     assert np.flatnonzero(np.load(kept / "workload.npy")["part"] == 2).tolist() == test.tolist()
+    # what went in, by its hash, and how to find all runs on this split
+    inputs = {entry.dataset.name: entry.dataset.digest for entry in run.inputs.dataset_inputs}
+    assert inputs == {"graphs": read_data_hash(graphs)[:16], "split workload": read_split_hash(graphs, "workload")}
+    assert [
+        found.info.run_id for found in runs_of(root, f"tags.`kernelcast.split_hash` = '{inputs['split workload']}'")
+    ] == [run.info.run_id]
     # what a tuner must know to show the model new programs
     trained_on = TrainedOn.read(root / "trained/model")
     assert trained_on.feature_version == read_programs(graphs).feature_version
@@ -73,7 +83,7 @@ def test_a_run_keeps_the_split_that_it_learned_from(trained_folder, tmp_path: Pa
         read_description(graphs).options,
     )
 
-    # case TEN-04: the split of a run is there for another one, whatever became of that of the graphs
+    # TEN-04: the split of a run is there for another one, whatever became of that of the graphs
     shutil.rmtree(graphs / "splits")
     again = train(root, "split=workload", f"from_run={run.info.run_id}")
     assert again.data.tags["kernelcast.split_hash"] == run.data.tags["kernelcast.split_hash"]
@@ -97,6 +107,84 @@ def test_a_long_list_of_rows_is_named_by_its_hash(
     assert len(json.loads((kept / "random.json").read_text())["rows"]["hash"]) == 16
 
 
+def status_and_trace(root: Path) -> tuple[Run, str]:
+    """The latest run and what is in its error.txt."""
+    run = runs_of(root)[0]
+    trace = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/error.txt")
+    assert trace.startswith("Traceback")
+    return run, trace
+
+
+# MLF-02, with test_tracking.py for (d) and (f): wherever a training ends badly, its run says so and why
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        # (a) before `fit`: the programs are not there
+        (("paths.graphs={root}/nowhere",), "MissingInputError"),
+        (("split=absent",), "ConfigError"),
+        # (b) in a training step: the loss becomes no number
+        (("model=gcn", "trainer=tiny", "split=random", "trainer.learning_rate=1e30"), "lower trainer.learning_rate"),
+        # (e) in the fit of boosted trees, which no Lightning watches over
+        (("model=xgboost", "split=random", "loss=log_mse", "model.view=trace"), "trace"),
+    ],
+    ids=["set-up", "split", "step", "trees"],
+)
+def test_a_training_that_fails_reads_failed_with_its_trace(
+    trained_folder, tmp_path: Path, overrides: tuple[str, ...], message: str
+) -> None:
+    root = trained_folder.copy(tmp_path / "project").root
+    with pytest.raises(KernelcastError):
+        train(root, *(override.format(root=root) for override in overrides))
+    run, trace = status_and_trace(root)
+    assert run.info.status == "FAILED"
+    assert message in trace, "MLflow's page has the reason"
+    assert run.data.tags["kernelcast.error"]
+    # DVC-05: whoever evaluates is told which model is missing
+    assert message in (root / "trained/failed.json").read_text()
+    # and the next training of this name is not refused
+    train(root)
+    assert sorted(path.name for path in (root / "trained").iterdir()) == ["model", "training.json"]
+
+
+def test_a_training_that_fails_in_its_test_reads_failed(
+    trained_folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # MLF-02 (c)
+    root = trained_folder.copy(tmp_path / "project").root
+    train(root, "split=random")
+    kept = {path.name for path in (root / "trained").iterdir()}
+
+    def fail(model, programs, part, run):
+        if part == "test":
+            raise RuntimeError("the disk went away")
+        return {}
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(stage, "score", fail)
+        train(root, "split=random")
+    run, trace = status_and_trace(root)
+    assert run.info.status == "FAILED"
+    assert "the disk went away" in trace
+    assert {path.name for path in (root / "trained").iterdir()} == kept, "an earlier model stays"
+
+
+def test_equal_seeds_give_equal_figures(trained_folder, tmp_path: Path) -> None:
+    # PYG-06, on a processor: what a run says, and what training.json keeps
+    root = trained_folder.copy(tmp_path / "project").root
+    found = []
+    for _ in range(2):
+        run = train(root, *GCN, "seed=1")
+        metrics = read_json(root / "trained/training.json", "train")["metrics"]
+        found.append(
+            [
+                {name: value for name, value in each.items() if name != "train_seconds"}
+                for each in (metrics, run.data.metrics)
+            ]
+        )
+    assert found[0] == found[1]
+    assert "test/kendall_tau" in found[0][0]
+
+
 GCN = ("model=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=4")
 
 
@@ -105,10 +193,10 @@ def curve(root: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def runs_of(root: Path) -> list[Run]:
-    """All runs, the latest first."""
+def runs_of(root: Path, query: str = "") -> list[Run]:
+    """All runs that the page would list, the latest first."""
     client = mlflow.MlflowClient(f"sqlite:///{root}/runs/mlflow.db")
-    return client.search_runs([client.get_experiment_by_name("kernelcast").experiment_id])
+    return client.search_runs([client.get_experiment_by_name("kernelcast").experiment_id], query)
 
 
 def unfinished(root: Path) -> list[Path]:
@@ -208,3 +296,27 @@ def test_two_processes_are_one_run_with_one_folder(trained_folder, tmp_path: Pat
     (output,) = (root / "runs/train").glob("*/output")
     assert (output / "training.json").is_file()
     assert unfinished(root) == []
+
+
+@pytest.mark.slow
+def test_four_trainings_at_once_on_a_fresh_database_are_four_good_runs(trained_folder, tmp_path: Path) -> None:
+    # MLF-03
+    root = trained_folder.copy(tmp_path / "project").root
+    script = CONF.parent / "scripts/train.py"
+    models = ("random", "roofline", "random", "xgboost")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(script), f"paths.root={root}", f"model={model}", "split=random", f"output=o{number}"],
+            cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for number, model in enumerate(models)
+    ]  # fmt: skip
+    for process in processes:
+        printed, _ = process.communicate(timeout=280)
+        assert process.returncode == 0, printed.decode()
+    runs = runs_of(root)
+    assert [run.info.status for run in runs] == ["FINISHED"] * 4
+    for number in range(4):
+        training = read_json(root / f"o{number}/training.json", "train")
+        (run,) = (run for run in runs if run.info.run_id == training["mlflow_run_id"])
+        assert run.data.metrics["test/kendall_tau"] == training["metrics"]["test/kendall_tau"]

@@ -1,4 +1,4 @@
-"""Planted leaks, one for every splitter and for every thing that may not be on two sides."""
+"""Planted leaks, one for every splitter and for every thing that may not be on two sides (TEN-05)."""
 
 from collections.abc import Callable
 from dataclasses import replace
