@@ -19,7 +19,7 @@ from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputE
 LOCK_SUFFIX = ".lock"
 SCRATCH_FOLDER = "scratch"
 
-BY_SCRIPT = frozenset({"experiment", "import", "tune"})
+BY_SCRIPT = frozenset({"compare", "experiment", "import", "tune"})
 """What no stage of the pipeline makes, but a script of this name."""
 
 

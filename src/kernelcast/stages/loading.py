@@ -63,7 +63,7 @@ def load_predictor(
     run = RUN.fullmatch(text)
     if text == CHAMPION or text.startswith("models:") or run:
         client = _client(tracking_uri or _told_uri() or f"sqlite:///{checkout}/runs/mlflow.db")
-        with _reading(client):
+        with _reading(client.tracking_uri):
             source, address, inside = _of_run(client, run["run"]) if run else _registered(client, text)
         with _local(client, address) as folder:
             return Predictor(TrainedModel.load(folder / inside, any_target), source)
@@ -121,14 +121,16 @@ def _client(uri: str) -> MlflowClient:
     file = sqlite_file(uri)
     if file is not None and not file.is_file():
         raise MissingInputError(f"there is no {file}, so no run and no registered model; train one, then {REGISTER}")
-    client = make_client(uri)
+    # a torn database is found here
+    with _reading(uri):
+        client = make_client(uri)
     if not answers(uri):
         raise StoreAwayError(f"the MLflow server {uri} does not answer; a model in a folder needs none: model=FOLDER")
     return client
 
 
 @contextmanager
-def _reading(client: MlflowClient) -> Iterator[None]:
+def _reading(uri: str) -> Iterator[None]:
     """Has whatever the store throws say which store it is.
 
     Raises:
@@ -143,7 +145,7 @@ def _reading(client: MlflowClient) -> Iterator[None]:
     except (OSError, MlflowException, SQLAlchemyError, CommandError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StorageError(
-            f"cannot read MLflow's store {client.tracking_uri}: {reason}; or set model=FOLDER"
+            f"cannot read MLflow's store {uri}: {reason}; or set model=FOLDER"
         ) from error
 
 

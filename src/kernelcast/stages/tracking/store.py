@@ -52,10 +52,7 @@ def make_client(uri: str) -> MlflowClient:
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    # they say every try again, and every error that is told here in other words
-    for chatty in ("mlflow.store.db.utils", "urllib3.connectionpool"):
-        logging.getLogger(chatty).setLevel(logging.CRITICAL)
+    _quieten()
     ways = "use a database, `tracking.uri=sqlite:///FILE`, or a server, `tracking.uri=http://HOST:PORT`"
     if urlsplit(uri).scheme in ("", "file") and not is_server(uri):
         raise ConfigError(f"tracking.uri={uri}: MLflow keeps no runs in a folder any more; {ways}")
@@ -70,6 +67,13 @@ def make_client(uri: str) -> MlflowClient:
         raise ConfigError(
             f"tracking.uri={uri}: {error}; install the driver of this database with pip, or {ways}"
         ) from error
+
+
+def _quieten() -> None:
+    """Silences libraries that say every step and try again, and every error that is told here in other words."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for chatty in ("mlflow.store.db.utils", "urllib3.connectionpool"):
+        logging.getLogger(chatty).setLevel(logging.CRITICAL)
 
 
 def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
@@ -195,6 +199,7 @@ def _make_database(path: Path, artifacts: str) -> None:
     MLflow runs some hundred statements of migrations, each committed by itself: a process killed among them would leave
     a file that no later command can open or repair.
     """
+    _quieten()
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     remove_leftovers(path)
