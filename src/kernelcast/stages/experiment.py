@@ -54,7 +54,7 @@ def experiment(config: DictConfig) -> None:
         failed = train_missing(plan, config, jobs, run)
         evaluate_variants(plan, config, folders, failed)
         # a first look must not take the place of the figures that the page was made of
-        records = Path(config.paths.root, RECORDS) if config.page else plan.folder
+        records = Path(config.paths.root, RECORDS) if config.page else plan.folder / "results"
         write_record(records, record_of(plan, config, failed))
         run.artifact(records / f"{plan.name}.json")
     if config.page:

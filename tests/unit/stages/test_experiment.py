@@ -166,7 +166,7 @@ def test_a_first_look_leaves_the_page_and_its_figures_alone(done: Path, database
     before = [path.read_bytes() for path in published]
     experiment(config_of(done, database, "page=false", "metrics=[top_1]"))
     assert [path.read_bytes() for path in published] == before
-    (record,) = read_records(done / "data/experiments/tiny")
+    (record,) = read_records(done / "data/experiments/tiny/results")
     assert record.metrics == ("top_1",)
 
 
