@@ -127,6 +127,7 @@ def train(config: DictConfig) -> float:
         if model.learned:
             run.tags({"mlflow.runName": f"{name}-{choices['loss']} on {config.split}"})
         programs = read_programs(graphs)
+        note_graphs(run, graphs, "input", rows=len(programs))
         with split_folder(config, run) as folder:
             split = read_split(graphs, config.split, folder)
             split_hash = read_split_hash(graphs, config.split, folder)
@@ -134,7 +135,6 @@ def train(config: DictConfig) -> float:
         run.dataset(f"{SPLIT}{config.split}", split_hash, split_files(graphs / SPLITS_FOLDER, config.split)[0])
         run.note(f"runs that learned from this split: the filter ``tags.`{SPLIT_TAG}` = '{split_hash}'``")
         data_hash, description = read_data_hash(graphs), read_description(graphs)
-        note_graphs(run, graphs, "input", rows=len(programs))
 
         workspace.begin(run)
         history = History(run, workspace, trial)

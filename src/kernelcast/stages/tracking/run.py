@@ -179,13 +179,14 @@ def tracked_run(config: DictConfig, name: str, stage: str, resume: str | None = 
         resume: id of a run that was stopped or killed and that this process goes on with; if it is no longer there, or
             not in this experiment, a new one begins.
     """
+    # the code as it is now, whatever becomes of it meanwhile
+    difference = source_difference(Path(config.paths.root))
     run = start_run(config, name, stage, resume=resume)
     status = "FAILED"
     try:
         with sigterm_as_interrupt():
             run.text(OmegaConf.to_yaml(config, resolve=True), "config.yaml")
             run.text(json.dumps(environment(), indent=2), "environment.json")
-            difference = source_difference(Path(config.paths.root))
             if difference:
                 run.text(difference, "source.diff")
             if not run.resumed:
