@@ -76,12 +76,13 @@ class Sweeps:
 
 @pytest.fixture
 def sweeps(trained_folder: PipelineFolder, tmp_path: Path) -> Sweeps:  # noqa: F811
-    """A folder of its own, in which a network can learn, too: a feature of the nodes tells the time."""
+    """A folder of its own, in which the time is a V over a feature of the nodes: no order that is there from the start."""
     root = trained_folder.copy(tmp_path / "project").root
     graphs = root / "data/graphs"
     description = read_description(graphs)
     programs = made_programs()
     programs.ast.node_features[:, 0] = programs.features.values[:, 0]
+    programs.log_seconds[:] = 3.0 * np.abs(2.0 * programs.features.values[:, 0] - 1.0) - 10.0
     shutil.rmtree(graphs)
     graphs.mkdir()
     data_hash = write_programs(graphs, programs, description)
@@ -124,13 +125,12 @@ def test_a_study_is_a_parent_with_its_trials_and_goes_on_to_its_number(sweeps: S
     assert best.data.metrics["objective"] == study.best_value
 
 
-@pytest.mark.parametrize(
-    "devices", [(), ("trainer.devices=2", "trainer.batch_programs=8")], ids=["one process", "two processes"]
-)
+@pytest.mark.parametrize("devices", [(), ("trainer.devices=2",)], ids=["one process", "two processes"])
 def test_a_training_that_diverges_is_pruned_and_has_not_failed(sweeps: Sweeps, devices: tuple[str, ...]) -> None:
     # HYD-06, OPT-04, HYD-10: with two devices each trial is still one run with one folder
     sweeps.succeed(
-        "hparams_search=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=6", "trainer.patience=6", *devices,
+        "hparams_search=gcn", "trainer=tiny", "split=random", "trainer.max_epochs=8", "trainer.patience=8",
+        "trainer.batch_programs=8", *devices,
         "model.network.width=32", "model.network.layers=2", "model.network.dropout=0.0",
         "trainer.learning_rate=choice(0.01,20.0)", "hydra/sweeper/sampler=random", "seed=11", "hydra.sweeper.trials=5",
         "hydra.sweeper.warmup=2", "hydra.sweeper.pruner.n_startup_trials=1", "hydra.sweeper.pruner.n_min_trials=1",
@@ -139,10 +139,10 @@ def test_a_training_that_diverges_is_pruned_and_has_not_failed(sweeps: Sweeps, d
     good = [trial.number for trial in study.trials if trial.params["trainer.learning_rate"] == 0.01]
     bad = [trial for trial in study.trials if trial.params["trainer.learning_rate"] == 20.0 and trial.number > good[0]]
     assert bad
-    assert study.trials[good[0]].value > 0.5, "it learns at the other rate"
+    assert study.trials[good[0]].value > 0.8, "it learns at the other rate"
     for trial in bad:
         assert trial.state == TrialState.PRUNED, trial
-        assert max(trial.intermediate_values) < 5
+        assert max(trial.intermediate_values) < 7
     assert TrialState.FAIL not in [trial.state for trial in study.trials]
     runs = {run.data.tags["kernelcast.trial"]: run for run in sweeps.runs("tags.`kernelcast.stage` = 'train'")}
     assert len(runs) == 5
