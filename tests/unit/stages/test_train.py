@@ -299,6 +299,7 @@ def test_two_processes_are_one_run_with_one_folder(trained_folder, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_four_trainings_at_once_on_a_fresh_database_are_four_good_runs(trained_folder, tmp_path: Path) -> None:
     # MLF-03
     root = trained_folder.copy(tmp_path / "project").root
@@ -312,7 +313,7 @@ def test_four_trainings_at_once_on_a_fresh_database_are_four_good_runs(trained_f
         for number, model in enumerate(models)
     ]  # fmt: skip
     for process in processes:
-        printed, _ = process.communicate(timeout=280)
+        printed, _ = process.communicate(timeout=800)
         assert process.returncode == 0, printed.decode()
     runs = runs_of(root)
     assert [run.info.status for run in runs] == ["FINISHED"] * 4
