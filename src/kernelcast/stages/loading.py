@@ -144,9 +144,7 @@ def _reading(uri: str) -> Iterator[None]:
         yield
     except (OSError, MlflowException, SQLAlchemyError, CommandError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise StorageError(
-            f"cannot read MLflow's store {uri}: {reason}; or set model=FOLDER"
-        ) from error
+        raise StorageError(f"cannot read MLflow's store {uri}: {reason}; or set model=FOLDER") from error
 
 
 def _is_absent(error: Exception) -> bool:
