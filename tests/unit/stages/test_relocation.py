@@ -35,6 +35,7 @@ def plots(root: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("keep", [False, True], ids=["moved", "copied"])
 def test_artifacts_follow_a_checkout_to_its_new_place(tmp_path: Path, keep: bool) -> None:
+    # MLF-08
     old, new = tmp_path / "old", tmp_path / "new ü place"
     record(old, "before")
     (shutil.copytree if keep else shutil.move)(old, new)
