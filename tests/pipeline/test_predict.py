@@ -12,6 +12,9 @@ from kernelcast.evaluation.predictions import read_predictions
 from kernelcast.stages.loading import load_predictor
 from tests.pipeline.conftest import Project
 
+# the fixture runs the small project once, which takes long on a busy machine
+pytestmark = pytest.mark.timeout(1800)
+
 
 def evaluated(project: Project, model: str) -> dict[str, float]:
     """What `evaluate` wrote of the test programs."""

@@ -150,7 +150,7 @@ def test_hyd_12_a_new_process_elsewhere_predicts_the_same_without_conf(
 ) -> None:
     # HYD-12: the package alone, no checkout around it and no configuration
     package = tmp_path / "site/kernelcast"
-    shutil.copytree(Path(kernelcast.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(kernelcast.__file__).parent, package)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     script = (
