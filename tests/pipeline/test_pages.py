@@ -105,9 +105,12 @@ def test_the_page_lists_every_run_and_shows_what_one_is_made_of(
         expect(page.get_by_text("valid/kendall_tau").first).to_be_visible(timeout=60_000)
         expect(page.get_by_text("One cost model, fitted on one split.")).to_be_visible()
         expect(page.get_by_text(f"python scripts/repeat.py run={gcn.info.run_id}")).to_be_visible()
-        for name in ("graphs", "split random"):
-            expect(page.get_by_text(re.compile(rf"^{name} \(")).first).to_be_visible()
+        expect(page.get_by_role("button", name=re.compile(r"graphs \(\w+\)")).first).to_be_visible()
         page.screenshot(path=tmp_path / "run.png", full_page=True)
+        page.get_by_text("+1", exact=True).first.click()
+        expect(page.get_by_text("split random (").first).to_be_visible()
+        page.screenshot(path=tmp_path / "datasets.png")
+        page.keyboard.press("Escape")
         overview = page.url.split("?")[0]
 
         page.goto(f"{overview}/model-metrics")
@@ -133,8 +136,8 @@ def test_the_page_lists_every_run_and_shows_what_one_is_made_of(
         expect(page.get_by_role("link", name=f"trial {MANY - 1}", exact=True).first).to_be_visible(timeout=60_000)
         page.screenshot(path=tmp_path / "many.png")
         browser.close()
-    # what was looked at
-    assert {path.stem for path in tmp_path.glob("*.png")} == {"runs", "run", "metrics", "artifact", "filtered", "many"}
+    shots = {"runs", "run", "datasets", "metrics", "artifact", "filtered", "many"}
+    assert {path.stem for path in tmp_path.glob("*.png")} == shots
 
     # MLF-13: and all of them are found by their best value, page by page
     found, token = [], None
