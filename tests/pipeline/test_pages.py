@@ -116,6 +116,7 @@ def test_the_page_lists_every_run_and_shows_what_one_is_made_of(
         page.goto(f"{overview}/model-metrics")
         for group in ("train", "valid", "test"):
             expect(page.get_by_text(group, exact=True).first).to_be_visible(timeout=60_000)
+        expect(page.locator(".js-plotly-plot").first).to_be_visible(timeout=60_000)
         page.screenshot(path=tmp_path / "metrics.png")
 
         page.goto(f"{overview}/artifacts")

@@ -36,16 +36,15 @@ def note_of(tags: Mapping[str, str], run_id: str, lines: Sequence[str] = ()) -> 
     revision = tags.get(COMMIT_TAG, "unknown")[:12]
     changed = ", and changes to it: `source.diff` among the artifacts" if tags.get(DIRTY_TAG) == "true" else ""
     stage = tags.get("kernelcast.stage", "")
-    repeat = "" if stage == "sweep" else f"\n\nThe same again:\n\n```bash\npython scripts/repeat.py run={run_id}\n```"
+    # the page folds all but the first lines: what one comes for stands there
+    repeat = "" if stage == "sweep" else f"python scripts/repeat.py run={run_id}  # the same again\n"
     facts = "".join(
-        f"\n- {line}"
+        f"- {line}\n"
         for line in (
             *lines,
             f"code: git revision `{revision}`{changed}; source hash `{tags.get(SOURCE_TAG, 'unknown')}`",
             "all settings: `config.yaml`; all versions: `environment.json`",
         )
     )
-    return (
-        f"**{ABOUT.get(stage, stage)}**\n\nBegun by:\n\n```bash\n{tags.get('kernelcast.command', '')}\n```"
-        f"{repeat}\n{facts}\n"
-    )
+    begun = f"{tags.get('kernelcast.command', '')}  # what began this run\n"
+    return f"**{ABOUT.get(stage, stage)}**\n\n```bash\n{repeat}{begun}```\n\n{facts}"

@@ -31,9 +31,6 @@ CODE = ("src", "scripts", "conf", "dvc.yaml", "pyproject.toml", "requirements.lo
 LIBRARIES = ("kernelcast", "apache-tvm", "torch", "torch-geometric", "xgboost-cpu", "xgboost", "lightgbm", "numpy")
 """Whose versions decide figures."""
 
-VERSION_TAG = "version."
-"""Tags of a run: what their names begin with; they end with that of a library."""
-
 LONGEST_DIFF = 2**20
 """Bytes of a difference from the revision that a run keeps."""
 
@@ -50,7 +47,7 @@ def provenance_tags(root: Path) -> dict[str, str]:
         SOURCE_TAG: code_hash(Path(kernelcast.__file__).parent),
         "kernelcast.command": command_line()[:LONGEST_PARAM],
         PROCESS_TAG: process_identity(),
-        **{f"{VERSION_TAG}{name}": version for name, version in library_versions().items()},
+        "kernelcast.versions": ", ".join(f"{name} {version}" for name, version in library_versions().items()),
     }
 
 
