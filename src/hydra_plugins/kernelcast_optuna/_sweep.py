@@ -28,7 +28,7 @@ from hydra_plugins.kernelcast_optuna._trials import (
 from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.models.protocol import TrainingPruned
 from kernelcast.stages.process_identity import process_identity
-from kernelcast.stages.studies import RECORD_FOLDER, SWEEPER_VARIABLE, TrialNote, mend_journal, open_storage, shown
+from kernelcast.stages.studies import RECORD_FOLDER, SWEEPER_VARIABLE, TrialNote, open_storage, shown
 from kernelcast.stages.sweep_job import set_in_jobs
 from kernelcast.stages.tracking import sigterm_as_interrupt
 
@@ -54,7 +54,6 @@ def run_sweep(sweeper: OptunaSweeper, arguments: list[str]) -> float | None:
     set_in_jobs(sweeper.config, {SWEEPER_VARIABLE: process_identity()})
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with locked_file(sweeper.study_name, sweeper.storage), sigterm_as_interrupt():
-        mend_journal(sweeper.storage)
         study = optuna.create_study(
             study_name=sweeper.study_name,
             storage=open_storage(sweeper.storage),

@@ -5,7 +5,6 @@ Optuna is imported when used: Hydra imports its plug-ins, and with them this mod
 
 from __future__ import annotations
 
-import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,6 @@ from kernelcast.files import storage_errors
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.storages import BaseStorage
-
-logger = logging.getLogger(__name__)
 
 PACKAGES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 """Kinds of database with the driver that the extra of the same name installs."""
@@ -89,19 +86,23 @@ def check_storage(storage: str) -> None:
     """Makes sure that `storage` can be one.
 
     Raises:
-        ConfigError: it is no address of a database.
+        ConfigError: it is no address of a database, or of one in this process alone, or empty.
     """
+    ways = "use a file's path, sqlite:///FILE, postgresql://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
     if is_url(storage):
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError
 
         try:
-            make_url(storage)
+            url = make_url(storage)
         except (ArgumentError, ValueError) as error:
             raise ConfigError(
-                f"hydra.sweeper.storage={storage} is no address of a database ({error}); use a file's path, "
-                "sqlite:///FILE, postgresql://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
+                f"hydra.sweeper.storage={storage} is no address of a database ({error}); {ways}"
             ) from error
+        if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+            raise ConfigError(f"hydra.sweeper.storage={storage} is in the memory of one process; {ways}")
+    elif not storage.strip():
+        raise ConfigError(f"hydra.sweeper.storage is empty; {ways}")
 
 
 def open_storage(storage: str) -> BaseStorage:
@@ -112,7 +113,8 @@ def open_storage(storage: str) -> BaseStorage:
         ConfigError: the database's driver is not installed.
     """
     from optuna.storages import JournalStorage, RDBStorage
-    from optuna.storages.journal import JournalFileBackend
+
+    from kernelcast.stages.study_journal import WholeLines
 
     check_storage(storage)
     if file := storage_file(storage):
@@ -120,7 +122,7 @@ def open_storage(storage: str) -> BaseStorage:
             file.parent.mkdir(parents=True, exist_ok=True)
     try:
         if not is_url(storage):
-            return JournalStorage(JournalFileBackend(storage))
+            return JournalStorage(WholeLines(Path(storage)))
         return RDBStorage(_with_driver(storage), engine_kwargs=_engine_options(storage))
     except ImportError as error:
         kind = storage.partition("://")[0].partition("+")[0]
@@ -135,22 +137,6 @@ def open_storage(storage: str) -> BaseStorage:
             f"cannot open the studies in {shown(storage)}: {reason}; check hydra.sweeper.storage, or move the file "
             "away if it is broken, then run the same command again"
         ) from error
-
-
-def mend_journal(storage: str) -> None:
-    """Cuts off a last line that a full disk or a power failure left half written; only for whoever sweeps.
-
-    Optuna reads past it, until the next line is written behind it and neither can be read.
-    """
-    path = Path(storage)
-    if is_url(storage) or not path.is_file():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        logger.warning("%s ends in the middle of a line, which is cut off", path)
-        with storage_errors(path), path.open("r+b") as journal:
-            journal.truncate(whole)
 
 
 def _with_driver(url: str) -> str:

@@ -9,9 +9,8 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState
 
 from hydra_plugins.kernelcast_optuna._trials import close_interrupted, close_left_over, finished_trials
-from kernelcast.errors import StorageError
 from kernelcast.stages.process_identity import process_identity
-from kernelcast.stages.studies import TrialNote, load_study, mend_journal, note, open_storage
+from kernelcast.stages.studies import TrialNote, note, open_storage
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "y": FloatDistribution(0.0, 1.0)}
 
@@ -85,22 +84,3 @@ def test_this_process_is_not_waited_for(study: Study) -> None:
     note(study, trial.number, TrialNote.PROCESS, process_identity())
     close_left_over(study)
     assert study.trials[0].state == TrialState.FAIL
-
-
-def test_a_journal_that_ends_in_the_middle_of_a_line_is_mended(tmp_path: Path) -> None:
-    storage = str(tmp_path / "study.journal")
-    study = optuna.create_study(study_name="mended", storage=open_storage(storage))
-    study.tell(study.ask(), 0.5)
-    with Path(storage).open("ab") as journal:
-        journal.write(b'{"op_code": 4, "worker')
-    mend_journal(storage)
-    study = load_study(storage, "mended")
-    study.tell(study.ask(), 0.25)
-    assert [trial.value for trial in load_study(storage, "mended").trials] == [0.5, 0.25]
-
-
-def test_a_journal_that_is_broken_is_one_message(tmp_path: Path) -> None:
-    storage = tmp_path / "study.journal"
-    storage.write_text('{"op_code"\n{"op_code": 0}\n')
-    with pytest.raises(StorageError, match=r"cannot open the studies in .*study\.journal"):
-        open_storage(str(storage))
