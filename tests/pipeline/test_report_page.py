@@ -114,6 +114,26 @@ def test_axes_scales_colours_and_filters_of_the_explorer_can_be_chosen(report: P
         assert parts["train"] > parts["test"] > 0
 
 
+def test_ticks_of_times_name_their_units_at_every_zoom(report: Path) -> None:
+    with opened(report) as page:
+        page.get_by_label("Across (x)").select_option("time")
+        page.locator("#explorer-plot .xtitle", has_text="Measured time").wait_for(state="attached")
+        ticks = page.locator("#explorer-plot .xtick text")
+        low, high = page.evaluate("document.querySelector('#explorer-plot .plot')._fullLayout.xaxis.range")
+        middle = (low + high) / 2
+        for decades in (6.0, 1.5, 0.3, 0.02):
+            page.evaluate(
+                "range => Plotly.relayout(document.querySelector('#explorer-plot .plot'), {'xaxis.range': range})",
+                [middle - decades / 2, middle + decades / 2],
+            )
+            texts = ticks.all_text_contents()
+            assert len(texts) >= 2
+            assert all(re.fullmatch(r"[\d.]+ [nµm]?s", text) for text in texts), texts
+        for logarithmic in (False, True):
+            page.locator("#explorer-controls").get_by_label("logarithmic").first.set_checked(logarithmic)
+            assert ticks.first.text_content().endswith("s")
+
+
 def test_a_program_that_is_pointed_at_says_its_schedule_and_a_click_keeps_it(report: Path) -> None:
     with opened(report) as page:
         page.get_by_label("Across (x)").select_option("time")
@@ -173,6 +193,8 @@ def test_views_tables_and_the_worst_programs_lead_to_single_programs(report: Pat
         lines = (tmp_path / "programs.csv").read_text().splitlines()
         assert len(lines) == drawn + 1
         assert lines[0].startswith("workload,program_key,")
+        schedule = page.locator("[data-wrong='0'] tr.words div")
+        assert re.search("unroll|vectorised|parallel", schedule.first.inner_text())
         worst = page.locator("[data-wrong='0'] button.key").last
         key = worst.inner_text()
         worst.click()

@@ -113,6 +113,9 @@ def state_chart(states: Sequence[MachineState]) -> go.Figure:
             )
         )
         middles, medians = state.stretches()
+        # no line over a time in which nothing was measured
+        pauses = np.flatnonzero(np.diff(middles) > 1.5 * state.stretch_minutes) + 1
+        middles, medians = (np.insert(values, pauses, np.nan) for values in (middles, medians))
         figure.add_trace(
             go.Scatter(
                 x=middles,
@@ -172,7 +175,12 @@ def spread_chart(spread: np.ndarray, limit: float | None) -> go.Figure:
         )
     )
     if limit is not None:
-        figure.add_vline(x=limit, line={"color": INK, "dash": "dash", "width": 1}, annotation_text="limit")
+        figure.add_vline(
+            x=limit,
+            line={"color": INK, "dash": "dash", "width": 1},
+            annotation_text="limit",
+            annotation_position="bottom right",
+        )
     figure.update_xaxes(title="interquartile range / median of a program's repeats", rangemode="tozero")
     figure.update_yaxes(title="share of the programs", tickformat=".0%", range=[0, 1.02])
     figure.update_layout(height=300, showlegend=False)

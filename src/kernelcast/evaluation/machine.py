@@ -43,14 +43,19 @@ class MachineState:
     p90: float
     near_best: float
 
+    @property
+    def stretch_minutes(self) -> float:
+        """Length of a stretch of the campaign."""
+        return float(self.minutes[-1]) / STRETCHES
+
     def stretches(self) -> tuple[Float64[np.ndarray, "stretches"], Float64[np.ndarray, "stretches"]]:
         """Middle, in minutes, and median slowdown of every stretch of the campaign with repeats in it."""
-        end = float(self.minutes[-1])
-        number = np.minimum((self.minutes / end * STRETCHES).astype(np.int64) if end else 0, STRETCHES - 1)
+        length = self.stretch_minutes
+        number = np.minimum((self.minutes / length).astype(np.int64) if length else 0, STRETCHES - 1)
         number = np.broadcast_to(number, self.minutes.shape)
         used = np.unique(number)
         medians = np.array([np.median(self.slowdown[number == stretch]) for stretch in used])
-        return (used + 0.5) * end / STRETCHES, medians
+        return (used + 0.5) * length, medians
 
     def thinned(self, most: int) -> tuple[Float64[np.ndarray, "kept"], Float64[np.ndarray, "kept"]]:
         """At most `most` of the points, evenly chosen over the time."""
@@ -105,8 +110,8 @@ def speeds(states: list[MachineState]) -> tuple[Float64[np.ndarray, "edges"], li
 def state_sentence(states: list[MachineState]) -> str:
     """How undisturbed the machine was, in one sentence a device."""
     sentences = [
-        f"{state.near_best:.0%} of the {len(state.slowdown)} repeats were timed while the reference kernel was within "
-        f"{NEAR_BEST - 1:.0%} of its best time (median {state.median:.2f}, 90th percentile {state.p90:.2f})."
+        f"{state.near_best:.0%} of the {len(state.slowdown):,} repeats were timed while the reference kernel was "
+        f"within {NEAR_BEST - 1:.0%} of its best time (median {state.median:.2f}, 90th percentile {state.p90:.2f})."
         for state in states
     ]
     if len(states) > 1:
@@ -126,7 +131,7 @@ def drift_sentence(states: list[MachineState]) -> str:
         slowest = int(np.argmax(medians))
         sentences.append(
             f"{name} median of the reference kernel went from {medians[0]:.3f} of its best in the first to "
-            f"{medians[-1]:.3f} in the last of {len(medians)} stretches of {minutes[1] - minutes[0]:.3g} minutes; "
+            f"{medians[-1]:.3f} in the last of {len(medians)} stretches of {state.stretch_minutes:.3g} minutes; "
             f"the slowest was {medians[slowest]:.3f}, {minutes[slowest]:.0f} minutes in."
         )
     return " ".join(sentences)

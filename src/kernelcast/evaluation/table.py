@@ -19,6 +19,9 @@ from kernelcast.files import atomic_file
 ABSENT = "-"
 """Shown where a value is not defined."""
 
+MOST_NAMED = 3
+"""So many workloads a caption names; more are a number, and all are in the files of `evaluate`."""
+
 
 def split_caption(result: SplitResult, confidence: float) -> str:
     """What stands behind the numbers of one split, in one or two sentences."""
@@ -29,18 +32,20 @@ def split_caption(result: SplitResult, confidence: float) -> str:
         counts = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
         drawn = f"{drawn.replace(' and ', ', ')} and seeds ({counts} a model)"
     text = (
-        f"{result.test_programs} test programs of {workloads} workload{'s' * (workloads != 1)}, "
-        f"{result.train_programs} programs to train on. Means over workloads; "
+        f"{result.test_programs:,} test programs of {workloads} workload{'s' * (workloads != 1)}, "
+        f"{result.train_programs:,} programs to train on. Means over workloads; "
         f"{confidence:.0%} bootstrap intervals over {drawn}."
     )
     for again in result.models:
         if again.role == Role.CEILING and again.model == CEILINGS[Source.VISITS]:
             text += (
-                f" {again.model}: {again.programs} programs of {len(again.per_workload)} of these workloads, those "
+                f" {again.model}: {again.programs:,} programs of {len(again.per_workload)} of these workloads, those "
                 "that models learn from among them; tau and accuracies pooled over the workloads."
             )
     if result.unranked:
-        text += f" Not ranked, for want of two different times: {', '.join(result.unranked)}."
+        named = ", ".join(result.unranked[:MOST_NAMED])
+        more = len(result.unranked) - MOST_NAMED
+        text += f" Not ranked, for want of two different times: {named}" + (f" and {more} more." if more > 0 else ".")
     return text
 
 
@@ -59,7 +64,7 @@ def noise_sentence(results: Results) -> str:
             "Noise: no program was measured again, so even rounds stand against odd rounds of the same minutes, which "
             "does not see a state of the machine that lasts; they differ"
         )
-    programs = f"{noise.programs} program{'s' * (noise.programs != 1)}"
+    programs = f"{noise.programs:,} program{'s' * (noise.programs != 1)}"
     text = (
         f"{what} by a factor of {interval(noise.ratio_median)} at the median and {interval(noise.ratio_p90)} at the "
         f"90th percentile, over {programs} of {len(noise.workloads)} workload{'s' * (len(noise.workloads) != 1)} "
@@ -68,7 +73,7 @@ def noise_sentence(results: Results) -> str:
     if noise.kendall_tau is None:
         return text + " No two of them belong to one workload, so nothing can be said about their order."
     return text + (
-        f" Kendall's tau between both is {interval(noise.kendall_tau)}, over the {noise.comparisons} "
+        f" Kendall's tau between both is {interval(noise.kendall_tau)}, over the {noise.comparisons:,} "
         f"pair{'s' * (noise.comparisons != 1)} of these programs within a workload."
     )
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from kernelcast.evaluation.interactive import decades, dressed
-from kernelcast.evaluation.palette import style
+from kernelcast.evaluation.palette import MATPLOTLIB_MARKERS, PLOTLY_MARKERS, style
 from kernelcast.evaluation.tuning_curves import Band, Tunings
 
 SPEED = "best time known / best so far"
@@ -20,6 +20,9 @@ AGAINST = {"trials": "trials", "seconds": "wall time of a workload (s)"}
 """What curves are drawn against, with the label of the axis."""
 
 BAND_OPACITY = 0.18
+
+MOST_MARKERS = 12
+"""Markers of a curve: enough to tell it from others without colours, and no more."""
 
 
 def band_of(tunings: Tunings, method: str, against: str, subjects: Sequence[str] | None = None) -> Band:
@@ -39,9 +42,12 @@ def tuning_figure(tunings: Tunings, subjects: Sequence[str] | None = None, title
     panels = figure.subplots(1, len(AGAINST), sharey=True)
     for axes, (against, label) in zip(panels, AGAINST.items(), strict=True):
         for number, method in enumerate(tunings.methods):
-            colour, _ = style(number)
+            colour, marker = style(number)
             band = band_of(tunings, method, against, subjects)
-            axes.step(band.x, band.median, where="post", color=colour, label=method, linewidth=1.8)
+            axes.step(
+                band.x, band.median, where="post", color=colour, label=method, linewidth=1.8,
+                marker=MATPLOTLIB_MARKERS[marker], markersize=5, markevery=max(len(band.x) // MOST_MARKERS, 1),
+            )  # fmt: skip
             axes.fill_between(band.x, band.low, band.high, step="post", color=colour, alpha=BAND_OPACITY, linewidth=0)
         axes.set(xlabel=label, xscale="log" if against == "seconds" else "linear")
         if against == "seconds":
@@ -78,7 +84,7 @@ def tuning_chart(tunings: Tunings, against: str, subjects: Sequence[str] | None 
     """
     figure = go.Figure()
     for number, method in enumerate(tunings.methods):
-        colour, _ = style(number)
+        colour, marker = style(number)
         band = band_of(tunings, method, against, subjects)
         edge = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip", "showlegend": False}
         figure.add_trace(go.Scatter(x=band.x, y=band.low, legendgroup=method, **edge))
@@ -97,8 +103,9 @@ def tuning_chart(tunings: Tunings, against: str, subjects: Sequence[str] | None 
                 name=method,
                 x=band.x,
                 y=band.median,
-                mode="lines",
+                mode="lines+markers",
                 line={"color": colour, "shape": "hv"},
+                marker={"symbol": PLOTLY_MARKERS[marker], "size": 8, "maxdisplayed": MOST_MARKERS},
                 legendgroup=method,
                 customdata=np.stack([band.low, band.high], axis=1),
                 hovertemplate="%{x:.4g}: %{y:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]",

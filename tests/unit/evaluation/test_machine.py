@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.evaluation import interactive
-from kernelcast.evaluation.machine import MachineState, machine_states, speeds, state_sentence
+from kernelcast.evaluation.machine import (
+    STRETCHES,
+    MachineState,
+    drift_sentence,
+    machine_states,
+    speeds,
+    state_sentence,
+)
 from kernelcast.evaluation.machine_plots import machine_figure
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, measurement_table
 
@@ -98,6 +105,16 @@ def test_the_plots_have_a_series_a_device_and_few_points() -> None:
     assert chart.data[0].x[0] == states[0].minutes[0]
     assert chart.data[0].x[-1] == states[0].minutes[-1]
     assert [trace.name for trace in interactive.speeds_chart(states).data] == ["a", "b"]
+
+
+def test_no_line_is_drawn_over_a_pause_and_the_drift_says_how_long_a_stretch_is() -> None:
+    # an hour, seven hours of nothing, an hour
+    ended = np.concatenate([np.linspace(0, 3600, 500), np.linspace(8 * 3600, 9 * 3600, 500)])
+    (state,) = machine_states(campaign_of(("local", [1e-6] * 1000, ended.tolist())))
+    line = next(trace for trace in interactive.state_chart([state]).data if trace.mode == "lines")
+    assert np.isnan(line.y).sum() == 1
+    assert line.x[np.flatnonzero(np.isnan(line.y))[0] - 1] < 60 + state.stretch_minutes
+    assert f"stretches of {9 * 60 / STRETCHES:.3g} minutes" in drift_sentence([state])
 
 
 def test_an_undisturbed_machine_draws_too(tmp_path: Path) -> None:

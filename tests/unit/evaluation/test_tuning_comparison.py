@@ -178,10 +178,13 @@ def test_tun_06_five_seeds_give_a_median_and_a_quartile_band_over_trials_and_ove
         for _, chart in options:
             named = [trace["name"] for trace in json.loads(chart.to_json())["data"] if trace.get("name")]
             assert named == ["ours", "tvm_xgb", "random"]
+            # told apart without colours
+            assert len({trace.marker.symbol for trace in chart.data if trace.name}) == 3
     figure = tuning_figure(tunings, title="made up")
     over_trials, over_time = figure.axes
     assert [line.get_label() for line in over_trials.lines] == ["ours", "tvm_xgb", "random"]
     assert len(over_trials.collections) == 3
+    assert len({line.get_marker() for line in over_trials.lines}) == 3
     np.testing.assert_allclose(over_trials.lines[1].get_ydata(), band.median)
     assert over_time.get_xscale() == "log"
     drawn = svg_of(figure)

@@ -36,7 +36,7 @@ function shown(value, unit = "", share = false) {
   if (!Number.isFinite(value)) return "not known";
   if (share) return `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`;
   if (unit === "µs") {
-    for (const [limit, by, name] of [[1e3, 1, "µs"], [1e6, 1e3, "ms"], [Infinity, 1e6, "s"]]) {
+    for (const [limit, by, name] of [[0.9995, 1e-3, "ns"], [1e3, 1, "µs"], [1e6, 1e3, "ms"], [Infinity, 1e6, "s"]]) {
       if (Math.abs(value) < limit) return `${digits(value / by)} ${name}`;
     }
   }

@@ -8,6 +8,23 @@ const hasWebgl = (() => {
   return Boolean(probe.getContext("webgl2") || probe.getContext("webgl"));
 })();
 
+// the ticks of an axis for a range of it, as far as plotly's own are not good enough
+function ticksOf(column, log, [from, to]) {
+  const decades = to - from;
+  if (column.unit !== "µs") return log ? {dtick: decades >= 2 ? 1 : decades >= 0.5 ? "D2" : null} : {};
+  // a time names its unit: 10 µs, 10 ms
+  const [low, high] = log ? [10 ** from, 10 ** to] : [Math.max(from, 0), to];
+  const tickvals = [];
+  if (log && decades >= 0.7) {
+    for (let power = Math.floor(from); power <= to; power++) for (const by of decades >= 2 ? [1] : [1, 2, 5]) tickvals.push(by * 10 ** power);
+  } else {
+    const rough = 10 ** Math.floor(Math.log10((high - low) / 3));
+    const step = rough * [1, 2, 5].findLast((by) => (high - low) / (by * rough) >= 3);
+    for (let at = Math.ceil(low / step); at * step <= high; at++) tickvals.push(at * step);
+  }
+  return {tickvals, ticktext: tickvals.map((value) => shown(value, "µs"))};
+}
+
 class Scatter {
   // `describe(row)`: [label, text] pairs of what the axes and colour show; `pin(row)`: keeps a program
   constructor(host, name, describe, pin) {
@@ -66,26 +83,28 @@ class Scatter {
   }
 
   axis(column, log, rows, square) {
-    const unit = column.unit ? ` (${column.unit})` : column.note ? ` (${column.note})` : "";
+    // the ticks of a time have their own units
+    const unit = column.unit && column.unit !== "µs" ? ` (${column.unit})` : column.note ? ` (${column.note})` : "";
     const axis = {...axisLook(), type: log ? "log" : "linear", title: {...axisLook().title, text: column.label + unit}};
     let [low, high] = [Infinity, -Infinity];
     for (const each of square ? [this.spec.x, this.spec.y] : [column]) {
       for (const row of rows) { const value = each.values[row]; if (value < low) low = value; if (value > high) high = value; }
     }
     if (!(high >= low)) return axis;
+    this.ends = [low, high];
     if (log) {
       const [from, to] = [Math.log10(low), Math.log10(high)];
       const gap = Math.max(0.04 * (to - from), 0.02);
       axis.range = [from - gap, to + gap];
-      axis.dtick = to - from >= 2 ? 1 : to - from >= 0.5 ? "D2" : undefined;
       axis.exponentformat = "SI";
-      axis.minor = {ticks: "outside", ticklen: 3, tickcolor: token("line"), showgrid: false};
+      // beside given ticks plotly searches for minor ones without end
+      if (column.unit !== "µs") axis.minor = {ticks: "outside", ticklen: 3, tickcolor: token("line"), showgrid: false};
     } else {
       const gap = Math.max(0.03 * (high - low), 1e-9);
       axis.range = [low - gap, high + gap];
       if (column.share) axis.tickformat = ".0%";
     }
-    this.ends = [low, high];
+    Object.assign(axis, ticksOf(column, log, axis.range));
     return axis;
   }
 
@@ -148,7 +167,23 @@ class Scatter {
     this.plot.on("plotly_hover", (event) => { const row = rowOf(event); if (row !== undefined) this.show(row); });
     this.plot.on("plotly_unhover", () => { if (document.activeElement !== this.canvas) this.leave(); });
     this.plot.on("plotly_click", (event) => { const row = rowOf(event); if (row !== undefined) { this.show(row); this.pin(row); } });
-    this.plot.on("plotly_relayout", () => { if (this.current >= 0) this.show(this.current); });
+    this.plot.on("plotly_relayout", () => {
+      this.retick();
+      if (this.current >= 0) this.show(this.current);
+    });
+  }
+
+  // a zoom wants other ticks
+  retick() {
+    const changes = {};
+    for (const name of ["x", "y"]) {
+      const {type, range} = this.plot._fullLayout[`${name}axis`];
+      const asked = this.plot.layout[`${name}axis`];
+      for (const [key, value] of Object.entries(ticksOf(this.spec[name], type === "log", range))) {
+        if (String(asked[key] ?? null) !== String(value)) changes[`${name}axis.${key}`] = value;
+      }
+    }
+    if (Object.keys(changes).length) Plotly.relayout(this.plot, changes);
   }
 
   // marks a program and says what it is
