@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 from typing import Any
 
 from kernelcast.errors import ConfigError
@@ -145,9 +147,26 @@ def exported_program(name: str, network: Any, positional: tuple[Any, ...], named
             return torch.export.export(network.eval(), positional, named or None)
     except Exception as error:
         raise ConfigError(
-            f"workload.{name}: torch cannot export this network with this example: {first_line(error)}; try "
+            f"workload.{name}: torch cannot export this network with this example: {_export_fault(error)}; try "
             "`torch.export.export(network, example)` in a file of its own"
         ) from error
+
+
+def _export_fault(error: Exception) -> str:
+    """Why torch could not, and at which line of the network's code, where it came to any."""
+    import torch
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    fault = first_line(error)
+    if isinstance(error, GuardOnDataDependentSymNode):
+        fault = "its course depends on the values in a tensor (take torch.where, or leave out the way not taken)"
+    libraries = [Path(file).parent for file in (torch.__file__, __file__, traceback.__file__)]
+    own = [
+        f"{frame.filename}:{frame.lineno}: {frame.line}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.line and not any(Path(frame.filename).is_relative_to(folder) for folder in libraries)
+    ]
+    return f"{fault}, at {own[-1]}" if own else fault
 
 
 def imported_module(name: str, program: Any) -> Any:
