@@ -359,12 +359,12 @@ class _Server:
         apart = disagreement(programs)
         if apart > BUSY_FACTOR:
             logger.warning(
-                "the fastest repeats of a program of this batch are a factor of %.2f apart (median over %d programs): "
-                "other processes take the core of %s, and such times cannot be learned from. Stop them, or give this "
-                "command priority, and measure into another folder",
+                "device %s: the fastest repeats of a program of this batch are a factor of %.2f apart (median over %d "
+                "programs): other processes take the core away, and such times cannot be learned from. Stop them, or "
+                "give this command priority, and measure anew with paths.measurements=FOLDER",
+                self._device.name,
                 apart,
                 len(programs),
-                self._device.name,
             )
 
     def _replaced(self) -> bool:

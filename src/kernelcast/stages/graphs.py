@@ -34,6 +34,12 @@ logger = logging.getLogger(__name__)
 LINE_SECONDS = 20.0
 """Between two lines about progress, where there is no terminal for a bar."""
 
+MOST_WORKLOADS = 40
+"""That are shown each with its programs; more are shown by network."""
+
+OPERATORS = "single operators"
+"""Line of the workloads that are of no network."""
+
 
 def graphs(config: DictConfig) -> None:
     """Turns the measurements of `config` (schema `GraphsConfig`) into programs and splits under `paths.graphs`.
@@ -46,7 +52,7 @@ def graphs(config: DictConfig) -> None:
     """
     from kernelcast.graphs.dataset.building import built_store
     from kernelcast.graphs.dataset.labels import Labelling
-    from kernelcast.graphs.dataset.selection import Choice
+    from kernelcast.graphs.dataset.selection import ASKED_FOR, Choice
     from kernelcast.graphs.dataset.store import read_data_hash, read_programs
     from kernelcast.graphs.splits import write_split
     from kernelcast.stages.lineage import MEASUREMENTS, note_graphs, note_splits
@@ -74,7 +80,8 @@ def graphs(config: DictConfig) -> None:
         ):
             # before the splits: too few programs may be left for them
             for reason, count in description.dropped.items():
-                logger.warning("dropped %d of %d measurements: %s", count, measured_rows, reason)
+                level = logging.INFO if reason in ASKED_FOR else logging.WARNING
+                logger.log(level, "dropped %d of %d measurements: %s", count, measured_rows, reason)
             programs, data_hash = read_programs(folder), read_data_hash(folder)
             rows = rows_of(programs, description, folders.values())
             splits = {name: named_split(name, splitter, rows) for name, splitter in splitters.items()}
@@ -172,23 +179,33 @@ def sizes(programs: Programs) -> dict[str, Int64[np.ndarray, " programs"]]:
 
 
 def workload_table(programs: Programs) -> Table:
-    """Programs, their sizes and the range of their times, by workload."""
-    table = Table(title="programs by workload")
-    table.add_column("workload", overflow="fold")
+    """Programs, their sizes and the range of their times, by workload, or by network where these are many."""
+    names = np.array(programs.workload_names)
+    by_network = len(names) > MOST_WORKLOADS
+    lines = np.array([network_of(name) for name in names]) if by_network else names
+    table = Table(title="programs by network" if by_network else "programs by workload")
+    table.add_column("network" if by_network else "workload", overflow="fold")
     counted = sizes(programs)
-    for heading in ("programs", *counted, "fastest, ms", "slowest, ms"):
+    for heading in (*(["workloads"] if by_network else []), "programs", *counted, "fastest, ms", "slowest, ms"):
         table.add_column(heading, justify="right")
     milliseconds = np.exp(programs.log_seconds) * 1e3
-    for number, name in enumerate(programs.workload_names):
-        rows = programs.workload == number
+    for line in dict.fromkeys(lines.tolist()):
+        rows = (lines == line)[programs.workload]
         table.add_row(
-            Text(name),  # as it is: a string would be read as markup
+            Text(line),  # as it is: a string would be read as markup
+            *([str(np.sum(lines == line))] if by_network else []),
             str(rows.sum()),
             *(f"{counts[rows].mean():.0f}" for counts in counted.values()),
             f"{milliseconds[rows].min():.4g}",
             f"{milliseconds[rows].max():.4g}",
         )
     return table
+
+
+def network_of(workload: str) -> str:
+    """The network, or the file, whose kernel a workload of this name is."""
+    network, dot, _ = workload.partition(".")
+    return network if dot else OPERATORS
 
 
 @contextmanager

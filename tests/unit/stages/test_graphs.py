@@ -2,6 +2,7 @@ import dataclasses
 import io
 import json
 import logging
+import re
 from pathlib import Path
 
 import mlflow
@@ -213,6 +214,39 @@ def test_a_name_that_looks_like_markup_is_shown_as_it_is(root: Path, name: str) 
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(workload_table(named))
     assert f" {name} " in console.export_text()
+
+
+def test_many_workloads_are_shown_by_network(root: Path) -> None:
+    programs = read_programs(root / "data" / "graphs")
+    # as many as the shipped data set has would fill ten screens
+    names = [f"resnet18.conv_{number}" for number in range(50)] + ["[mine].dense", "matmul", "softmax"]
+    many = dataclasses.replace(
+        programs,
+        workload_names=tuple(names),
+        workload=np.resize([0, 1, 50, 51, 51, 52], len(programs)).astype(programs.workload.dtype),
+    )
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(workload_table(many))
+    lines = [re.findall(r"[^ │]+(?: [^ │]+)*", line) for line in console.export_text().splitlines() if "│" in line]
+    rows = np.bincount(many.workload, minlength=len(names))
+    assert [line[:3] for line in lines] == [
+        ["resnet18", "50", str(rows[:50].sum())],
+        ["[mine]", "1", str(rows[50])],
+        ["single operators", "2", str(rows[51:].sum())],
+    ]
+
+
+def test_what_was_asked_for_is_no_warning(
+    tmp_path: Path, measurements: Measurements, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, measurements)
+    with caplog.at_level(logging.INFO):
+        graphs(config_of(tmp_path, "programs_per_workload=3", "~splitter@split.workload"))
+    levels = {record.message: record.levelname for record in caplog.records if record.message.startswith("dropped")}
+    assert levels == {
+        "dropped 2 of 12 measurements: beyond_programs_per_workload": "INFO",
+        "dropped 1 of 12 measurements: crash": "WARNING",
+    }
 
 
 def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path, measurements: Measurements) -> None:

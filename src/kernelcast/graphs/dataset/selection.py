@@ -39,6 +39,9 @@ BEYOND_LIMIT = "beyond_programs_per_workload"
 OTHER_NETWORK = "other_network"
 OTHER_KIND = "other_kind"
 
+ASKED_FOR = {BEYOND_LIMIT, OTHER_NETWORK, OTHER_KIND}
+"""Reasons to leave a row out that say nothing against it: the configuration wants it so."""
+
 
 @dataclass(frozen=True)
 class Folder:
