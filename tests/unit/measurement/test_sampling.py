@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.workloads import matmul
+from kernelcast.measurement.workloads import elementwise, matmul
 from kernelcast.records import Origin, Workload
 from kernelcast.tvm_compat import (
     load_tvm,
@@ -58,6 +58,15 @@ def test_a_space_that_yields_next_to_nothing_is_left(
         few = sample_candidates(workload, target, 100_000, seed=0)
     assert 1 <= len(few) < 1000
     assert f"workload {workload.name}: only {len(few)} of 100000 programs" in caplog.text
+
+
+def test_a_kernel_with_one_schedule_is_nothing_to_talk_about(
+    target: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    workload = elementwise("chain", shape=[128, 3072], chain=["multiply", "add"])
+    with caplog.at_level("INFO"):
+        assert len(sample_candidates(workload, target, 8, seed=0)) == 1
+    assert not caplog.text
 
 
 def test_what_tvm_cannot_schedule_is_named_with_its_reason(small_matmul: Workload) -> None:
