@@ -124,6 +124,20 @@ def require_replaceable(path: Path, marker: str) -> None:
         )
 
 
+def require_writable(path: Path) -> None:
+    """Makes sure, before any work, that a file or folder can be made at `path`; makes nothing.
+
+    Raises:
+        StorageError: the disk refuses, or a file is where a folder should be.
+    """
+    try:
+        folder = next(above for above in path.absolute().parents if above.exists())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error.strerror}; set another place") from error
+
+
 @contextmanager
 def atomic_directory(path: Path, marker: str | None = None) -> Iterator[Path]:
     """Yields a temporary folder beside `path` that replaces it, whole, only when the body ends without an error.

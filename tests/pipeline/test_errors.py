@@ -12,7 +12,14 @@ from tests.pipeline.conftest import Project, copy_checkout
 
 MISTAKES: list[tuple[tuple[str, ...], int, list[str]]] = [
     (("train.py", "modle=gcn"), 1, ["modle", "did you mean model?", "--help"]),
-    (("train.py", "trainer.max_epoch=3"), 1, ["max_epoch"]),
+    (("train.py", "trainer.max_epoch=3"), 1, ["max_epoch", "did you mean trainer.max_epochs?"]),
+    (("train.py", "learning_rate=3"), 1, ["learning_rate", "did you mean trainer.learning_rate?"]),
+    (("predict.py", "mdoel=champion"), 1, ["mdoel", "did you mean model?"]),
+    (("train.py", "trainer"), 1, ["a value is missing", "trainer=VALUE"]),
+    (("train.py", "=gcn"), 1, ["=gcn", "no name before the ="]),
+    # what nothing would read
+    (("train.py", "+sede=1"), 1, ["+sede", "no such key", "--help"]),
+    (("train.py", "+tracking.ury=x"), 1, ["+tracking.ury", "no such key"]),
     (("train.py", "seed=many"), 1, ["seed", "many"]),
     (("train.py", "seed=-1"), 2, ["seed=-1", "from 0"]),
     (("measure.py", f"seed={2**31}"), 2, ["seed=2147483648", "2147483647"]),
@@ -20,7 +27,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, list[str]]] = [
     (("evaluate.py", "seed=-1"), 2, ["seed=-1"]),
     (("train.py", "objective=valid/tau"), 2, ["objective", "valid/tau", "valid/kendall_tau"]),
     (("train.py", "trainer.learning_rate=-1"), 2, ["trainer.learning_rate", "-1"]),
-    (("train.py", "model=gnc"), 1, ["gnc", "gcn", "graphsage"]),
+    (("train.py", "model=gnc"), 1, ["gnc", "did you mean model=gcn?", "graphsage"]),
+    (("measure.py", "workload=resnet81"), 1, ["resnet81", "did you mean workload=resnet18?"]),
     (("train.py", "-m", "hparams_search=gnc"), 1, ["gnc", "graphsage"]),
     (("train.py", "hparams_search=gcn"), 2, ["-m hparams_search=gcn"]),
     (("train.py", "debug=tyni"), 1, ["tyni", "tiny"]),

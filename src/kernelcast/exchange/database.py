@@ -57,7 +57,7 @@ def database_file(folder: Path, name: str) -> Path:
             return path
     raise MissingInputError(
         f"{folder / name} does not exist: a MetaSchedule database is a folder with {DATABASE_WORKLOADS} and "
-        f"{DATABASE_RECORDS}; name it with source=FOLDER"
+        f"{DATABASE_RECORDS}; name one that has both"
     )
 
 

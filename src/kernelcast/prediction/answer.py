@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Float64, Int64
 
 from kernelcast.errors import ConfigError, StorageError
-from kernelcast.files import atomic_file
+from kernelcast.files import atomic_file, require_writable
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.prediction.subjects import Subject
 
@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         pa.field("weight", pa.int64(), metadata={"meaning": "how often the network runs it"}),
         pa.field("prediction", pa.float64(), metadata={"meaning": "ln(seconds), or a rank score; lower is faster"}),
         pa.field("fault", pa.string(), metadata={"meaning": "why there is no prediction; empty where there is"}),
+        pa.field("target", pa.string(), metadata={"meaning": "what it is compiled for, as JSON"}),
         pa.field("trace", pa.string(), metadata={"meaning": "schedule trace as JSON; empty where it is not known"}),
     ]
 )
@@ -79,9 +80,17 @@ class Answer:
         """
         rows: dict[tuple[str, str], list[int]] = {}
         for row, subject in enumerate(self.subjects):
-            target = json.dumps(dict(subject.target or self.target), sort_keys=True)
-            rows.setdefault((subject.group, target), []).append(row)
+            rows.setdefault((subject.group, self.target_of(subject)), []).append(row)
         return {key: np.array(found)[np.argsort(self.predicted[found], kind="stable")] for key, found in rows.items()}
+
+    def target_of(self, subject: Subject) -> str:
+        """What a program is compiled for, as JSON."""
+        return json.dumps(dict(subject.target or self.target), sort_keys=True)
+
+    @cached_property
+    def targets(self) -> list[dict[str, Any]]:
+        """What the programs are for, each once."""
+        return [json.loads(text) for text in dict.fromkeys(target for _, target in self.groups)]
 
     @cached_property
     def microseconds(self) -> Float64[np.ndarray, " programs"]:
@@ -146,6 +155,7 @@ class Answer:
                 [max(sum(one.workload.networks.values()), 1) for one in subjects],
                 known(self.predicted),
                 [self.faults[row] for row in order],
+                [self.target_of(one) for one in subjects],
                 [one.trace for one in subjects],
             ],
             schema=SCHEMA,
@@ -164,12 +174,13 @@ def check_output(path: Path) -> None:
 
     Raises:
         ConfigError: its ending is neither `.csv` nor `.parquet`.
-        StorageError: something else than earlier predictions is there.
+        StorageError: something else than earlier predictions is there, or the disk refuses.
     """
     if path.suffix not in (".csv", ".parquet"):
         raise ConfigError(f"output={path}: its ending says how it is written; it must be .csv or .parquet")
     if path.exists() and not _is_prediction(path):
         raise StorageError(f"output={path} is there and holds no predictions, so it stays as it is; name another file")
+    require_writable(path)
 
 
 def write_output(answer: Answer, path: Path) -> None:

@@ -11,6 +11,7 @@ from kernelcast.errors import ConfigError, MissingInputError
 from kernelcast.prediction.files import KINDS, Check, is_graphs, subjects_of_path
 from kernelcast.prediction.names import (
     InPython,
+    meant,
     named_workloads,
     network_names,
     operator_names,
@@ -74,8 +75,8 @@ def asked_by_text(text: str | Path, shape: Mapping[str, Any], code: InPython, ch
     workloads = named_workloads(str(text), shape) if isinstance(text, str) else None
     if workloads is None:
         raise MissingInputError(
-            f"input={text}: there is no such file or folder, and no operator or network of this name. A path can be "
-            f"{KINDS}. Operators: {', '.join(operator_names())}. Networks: {', '.join(network_names())}"
+            f"input={text}: there is no such file or folder, and no operator or network of this name"
+            f"{meant(str(text), [*operator_names(), *network_names()])}. A path can be {KINDS}. Operators: {', '.join(operator_names())}. Networks: {', '.join(network_names())}"
         )
     return [Subject(one) for one in workloads]
 

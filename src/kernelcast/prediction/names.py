@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -58,6 +59,12 @@ def network_names() -> dict[str, Callable[..., Request]]:
         for name, made in vars(catalogue).items()
         if inspect.isfunction(made) and not name.startswith("_") and made.__module__ == catalogue.__name__
     }
+
+
+def meant(typed: str, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a message; empty where nothing is like it."""
+    close = difflib.get_close_matches(typed, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def named_workloads(name: str, shape: Mapping[str, Any]) -> list[Workload] | None:
@@ -148,6 +155,7 @@ def _called(name: str, make: Callable[..., Any], shape: Mapping[str, Any]) -> An
     ]
     if unknown or missing:
         wrong = f"it has no {', '.join(unknown)}" if unknown else f"{', '.join(missing)} must be given"
+        wrong += "".join(meant(key, known) for key in unknown)
         example = ", ".join(f"{key}: 64" for key in missing or known[:2])
         raise ConfigError(f"input={name}: {wrong}; its sizes are {', '.join(known)}, as in 'shape={{{example}}}'")
     return make(name, **shape)

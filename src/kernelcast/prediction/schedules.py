@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.errors import ConfigError
 from kernelcast.exchange.metaschedule import NAMES_FILE, PREDICTED_FILE, described
-from kernelcast.files import atomic_directory, require_replaceable, write_json
+from kernelcast.files import atomic_directory, require_replaceable, require_writable, write_json
 from kernelcast.prediction.answer import Answer
 from kernelcast.tuning.database import TuningDatabase
 
@@ -17,9 +17,10 @@ def check_schedules_folder(folder: Path) -> None:
     """Makes sure, before any work, that schedules can be written there.
 
     Raises:
-        StorageError: something else than earlier predictions is there.
+        StorageError: something else than earlier predictions is there, or the disk refuses.
     """
     require_replaceable(folder, PREDICTED_FILE)
+    require_writable(folder)
 
 
 def write_schedules(answer: Answer, folder: Path, top: int, source: str) -> int:

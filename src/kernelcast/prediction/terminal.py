@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from rich import box
@@ -37,7 +40,9 @@ def heading(answer: Answer, top: int) -> str:
     counts = Counter(one.origin for one in answer.subjects)
     counted = ", ".join(f"{count} {WORDS[origin]}{'s' * (count != 1)}" for origin, count in counts.items())
     if len(answer.groups) > 1:
-        return f"{len(answer.groups)} workloads: {counted}"
+        workloads = len({workload for workload, _ in answer.groups})
+        several = f" on {len(answer.targets)} targets" if len(answer.targets) > 1 else ""
+        return f"{workloads} workload{'s' * (workloads != 1)}{several}: {counted}"
     name = answer.subjects[0].workload.name
     shown = f", the {top} that are predicted to be fastest" if len(answer.subjects) > top else ""
     return f"{name}: {counted}{shown}"
@@ -92,11 +97,12 @@ def _workloads(answer: Answer) -> Table:
     heads += ["us in all"] if weights and answer.times and not measured else []
     for head in heads:
         table.add_column(head, justify="right")
-    for rows in answer.groups.values():
+    for (_, target), rows in answer.groups.items():
         known = rows[np.isfinite(answer.predicted[rows])]
         best, count = int(rows[0]), sum(answer.subjects[rows[0]].workload.networks.values())
         values = answer.microseconds if answer.times else answer.predicted
-        cells = [answer.subjects[best].workload.name, str(len(rows)), number(values[best])]
+        name = answer.subjects[best].workload.name + _apart(answer, json.loads(target))
+        cells = [name, str(len(rows)), number(values[best])]
         if measured:
             times = answer.measured_microseconds[rows]
             least = np.nanmin(times) if np.isfinite(times).any() else np.nan
@@ -111,6 +117,13 @@ def _workloads(answer: Answer) -> Table:
             cells.append(number(count * answer.microseconds[best]) if count else ABSENT)
         table.add_row(*map(Text, cells))
     return table
+
+
+def _apart(answer: Answer, target: Mapping[str, Any]) -> str:
+    """What tells a target from the others of an answer; empty where there is one."""
+    keys = dict.fromkeys(key for one in answer.targets for key in one)
+    told = [f"{key}={target.get(key)}" for key in keys if len({json.dumps(one.get(key)) for one in answer.targets}) > 1]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _sums(answer: Answer) -> list[str]:

@@ -1,10 +1,9 @@
 """From the command line to a stage and back: composed configuration in, one message and an exit status out."""
 
-import difflib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.files import storage_errors
 from kernelcast.stages.announcing import PRINT_VARIABLE, announce
-from kernelcast.stages.config import SCHEMAS
+from kernelcast.stages.mistyped import check_keys, configuration_message, group_message, known_keys
 
 logger = logging.getLogger(__name__)
 
@@ -61,15 +60,9 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         print(configuration_message(error), file=sys.stderr)
         sys.exit(1)
     except ValueError as error:
-        # `workload=null`: Hydra's own error names neither the argument nor a way out
         if not str(error).startswith("Config group override"):
             raise
-        nulls = ", ".join(argument for argument in sys.argv[1:] if argument.lower().endswith("=null"))
-        script = Path(sys.argv[0])
-        print(
-            f"configuration of {script}: {nulls}: a group needs one of its files; see `python {script} --help`",
-            file=sys.stderr,
-        )
+        print(group_message(), file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         silence_output()
@@ -120,6 +113,7 @@ def run_stage(stage: Callable[[DictConfig], Result], config: DictConfig) -> Resu
     """
     try:
         OmegaConf.resolve(config)
+        check_keys(config, HydraConfig.get().job.name)
         check_root(config)
         check_seed(config)
         announce(config)
@@ -162,29 +156,3 @@ def check_seed(config: DictConfig) -> None:
     seed = OmegaConf.select(config, "seed", default=0)
     if not 0 <= seed <= LARGEST_SEED:
         raise ConfigError(f"seed={seed}: it must be a whole number from 0 to {LARGEST_SEED}")
-
-
-def configuration_message(error: Exception) -> str:
-    """What is wrong with the configuration, where, and what to do."""
-    script = Path(sys.argv[0])
-    # the first error is the cause: Hydra wraps OmegaConf's
-    first = error
-    while isinstance(first.__cause__, HydraException | OmegaConfBaseException):
-        first = first.__cause__
-    lines = [line.strip() for text in (error, first) for line in str(text).splitlines()]
-    told = [
-        line
-        for line in dict.fromkeys(lines)
-        if line and not line.startswith(("To append", "full_key", "object_type", "provider=", "Config search"))
-    ]
-    key = str(getattr(first, "full_key", "") or "")
-    close = difflib.get_close_matches(key.split(".")[-1], sorted(known_keys(script.stem)), n=1) if key else []
-    hint = f"did you mean {close[0]}? " if close and close[0] != key else ""
-    what = "; ".join(line.rstrip(".:") for line in told)
-    return f"configuration of {script}: {what}; {hint}`python {script} --help` lists the groups and keys"
-
-
-def known_keys(root: str) -> Iterator[str]:
-    """Names at the top of the configuration that `root` composes."""
-    schema = SCHEMAS.get(root)
-    yield from getattr(schema, "__dataclass_fields__", ())

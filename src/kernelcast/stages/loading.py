@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 REGISTERED = re.compile(r"models:/(?P<name>[^/@]+)(?:@(?P<alias>[^/@]+)|/(?P<version>\d+))?")
 RUN = re.compile(r"(?:runs:/)?(?P<run>[0-9a-f]{32})(?:/model)?")
+PART_OF_RUN = re.compile(r"(?:runs:/)?[0-9a-f]{4,31}")
 PACKED_MODEL = f"artifacts/{MODEL_ARTIFACT}"
 """Where `registry.pack` puts the model within a registered one."""
 
@@ -91,6 +92,8 @@ def _model_folder(text: str, checkout: Path) -> Path:
         for path in checkout.glob(f"data/models/*/*/{MODEL_FOLDER}/{MODEL_FILE}")
     )
     there = f"trained are {_listed(trained)}" if trained else "train one by `python scripts/train.py output=FOLDER`"
+    if PART_OF_RUN.fullmatch(text):
+        there = f"the id of a run has all its 32 digits; {there}"
     raise MissingInputError(
         f"model={text} is no folder, no id of a run and no registered model (champion, models:/NAME@ALIAS); {there}"
     )
@@ -116,7 +119,8 @@ def _client(uri: str) -> MlflowClient:
     Raises:
         MissingInputError: there is none.
     """
-    from kernelcast.stages.tracking.store import StoreAwayError, answers, make_client, sqlite_file
+    from kernelcast.stages.tracking.address import answers, sqlite_file
+    from kernelcast.stages.tracking.store import StoreAwayError, make_client
 
     file = sqlite_file(uri)
     if file is not None and not file.is_file():
@@ -136,6 +140,9 @@ def _reading(uri: str) -> Iterator[None]:
     Raises:
         StorageError: it cannot be read.
     """
+    from kernelcast.stages.tracking.store import quieten
+
+    quieten()
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +58,7 @@ def predict(config: DictConfig) -> None:
     )
     answer = _answer(config, predictor, text, code)
     show(answer, config.top)
-    logger.info("predicted by %s for %s", predictor.source, dict(answer.target))
+    logger.info("predicted by %s for %s", predictor.source, "; ".join(map(json.dumps, answer.targets)))
     if output is not None:
         write_output(answer, output)
         logger.info("%d predictions: %s", len(answer.subjects), output)

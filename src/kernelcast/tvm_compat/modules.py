@@ -38,7 +38,7 @@ def structural_key(module: Any) -> str:
 
 @lru_cache(maxsize=256)
 def parse_module(text: str) -> tvm.IRModule:
-    """A TVM module from its JSON; the last few are remembered.
+    """A TVM module from its JSON, or from that of its one function; the last few are remembered.
 
     Raises:
         MalformedDataError: it is not a module.
@@ -46,8 +46,12 @@ def parse_module(text: str) -> tvm.IRModule:
     tvm = load_tvm()
     try:
         module = tvm.ir.load_json(text)
+    except AttributeError as error:  # TVM's Python looks into it before it is known to be an object
+        raise MalformedDataError("not a TVM module in JSON but some other JSON") from error
     except Exception as error:  # whatever TVM's parser throws: json, tvm.error, ValueError
         raise MalformedDataError(f"not a TVM module in JSON: {str(error).strip().splitlines()[0]}") from error
+    if isinstance(module, tvm.tirx.PrimFunc):
+        return tvm.IRModule({"main": module})
     if not isinstance(module, tvm.IRModule):
         raise MalformedDataError(f"not a TVM module in JSON but a {type(module).__name__}")
     return module

@@ -130,6 +130,10 @@ def test_two_targets_of_a_workload_are_not_compared() -> None:
     shown = Answer(subjects, np.array([1.0, 2.0]), ("", ""), PredictionKind.RANK, 1.0, TARGET)
     assert shown.ranks == {0: 1, 1: 1}
     assert [json.loads(target)["kind"] for _, target in shown.groups] == ["a", "b"]
+    assert [json.loads(target)["kind"] for target in shown.table()["target"].to_pylist()] == ["a", "b"]
+    text = printed(shown)
+    assert "1 workload on 2 targets: 2 recorded programs" in text
+    assert text.count("matmul (kind=") == 2
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.12345, "0.1235"), (12345.6, "12346"), (np.nan, "-"), (np.inf, "-")])

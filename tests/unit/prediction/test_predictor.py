@@ -90,6 +90,9 @@ def test_a_module_in_json_is_the_module(
     assert table["workload"].tolist() == ["program"]
     assert_same(predicted_of(table), {key: offline[key] for key in table["program_key"]})
     assert predictor.predict(str(path)).equals(table)
+    # that of its function too
+    path.write_text(module_json(modules[0]["main"]))
+    assert predictor.predict(path).equals(table)
 
 
 def test_pairs_and_schedules_are_the_same_programs(
@@ -159,7 +162,9 @@ def test_operators_by_name_and_shape(trained: Trained, predictor: Predictor) -> 
     assert table["prediction"].tolist() == expected["prediction"].tolist()
     with pytest.raises(ConfigError, match=r"input=matmul: depth must be given; its sizes are rows, columns, depth, "):
         predictor.predict("matmul", shape={"rows": 64, "columns": 32})
-    with pytest.raises(ConfigError, match=r"input=softmax: it has no row; its sizes are rows, columns, dtype"):
+    with pytest.raises(
+        ConfigError, match=r"input=softmax: it has no row \(did you mean rows\?\); its sizes are rows, columns, dtype"
+    ):
         predictor.predict("softmax", shape={"row": 64, "columns": 32})
     with pytest.raises(ConfigError, match="workload matmul: rows must be a positive"):
         predictor.predict("matmul", shape={"rows": -1, "columns": 32, "depth": 1})
@@ -235,6 +240,7 @@ def test_programs_of_another_target_are_refused(
     [
         ("", "not a TVM module in JSON"),
         ('{"root_index": 0}', "not a TVM module in JSON"),
+        ("[1, 2]", "not a TVM module in JSON but some other JSON"),
         ("\x00\x01", "not a TVM module in JSON"),
     ],
 )
@@ -266,7 +272,7 @@ def test_inputs_that_hold_nothing_are_one_message(tmp_path: Path, predictor: Pre
     with pytest.raises(MalformedDataError, match=r"no record can be read; .*torn"):
         predictor.predict(empty)
     (empty / DATABASE_WORKLOADS).unlink()
-    with pytest.raises(MissingInputError, match=DATABASE_WORKLOADS):
+    with pytest.raises(MissingInputError, match=f"{DATABASE_WORKLOADS}.*; name one that has both"):
         predictor.predict(empty)
     with pytest.raises(MalformedDataError, match="there is nothing to predict"):
         predictor.predict([])

@@ -74,6 +74,13 @@ def test_measured_times_stand_beside_those_of_a_model_of_order(
         ([*MATMUL, "output=''"], ConfigError, "output is empty"),
         (["input=matmul", "shape=3"], ConfigError, "shape=3: write names and values"),
         (["input=tiny", "shape={rows: 3}"], ConfigError, "rows"),
+        (["input=matmull"], MissingInputError, "no operator or network of this name \\(did you mean matmul"),
+        (["input=matmul", "shape={row: 8}"], ConfigError, "it has no row \\(did you mean rows"),
+        # before any work
+        ([*MATMUL, "output=/dev/null/all.csv"], StorageError, "cannot write /dev/null/all.csv"),
+        ([*MATMUL, "output=/proc/all.csv"], StorageError, "cannot write /proc/all.csv"),
+        ([*MATMUL, "schedules=/proc/best"], StorageError, "cannot write /proc/best"),
+        ([*MATMUL, "model_name=abcdef12"], MissingInputError, "the id of a run has all its 32 digits"),
         (["input=nowhere.json"], MissingInputError, r"input=nowhere\.json: there is no such file"),
         ([*MATMUL, "target={num-cores: 99}"], ConfigError, "the model was trained for"),
         ([*MATMUL, "model_name=nothing"], MissingInputError, "model=nothing is no folder"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from filelock import FileLock
 from omegaconf import DictConfig
@@ -14,6 +16,7 @@ from omegaconf import DictConfig
 from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.files import atomic_file, remove_leftovers
 from kernelcast.stages.relocation import relocate_artifacts
+from kernelcast.stages.tracking.address import WAYS, answers, check_address, is_server, shown_address, sqlite_file
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,9 +28,6 @@ PATIENCE = {
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
 """How long a server is waited for; whatever is set in the environment counts instead."""
-
-PROBE_SECONDS = 3.0
-"""In which a server has to say that it is there."""
 
 PASSING = frozenset(
     {
@@ -52,24 +52,30 @@ def make_client(uri: str) -> MlflowClient:
     for name, value in PATIENCE.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    _quieten()
-    ways = "use a database, `tracking.uri=sqlite:///FILE`, or a server, `tracking.uri=http://HOST:PORT`"
-    if urlsplit(uri).scheme in ("", "file") and not is_server(uri):
-        raise ConfigError(f"tracking.uri={uri}: MLflow keeps no runs in a folder any more; {ways}")
+    quieten()
+    check_address(uri)
     import mlflow
+    from mlflow.exceptions import MlflowException
     from mlflow.tracking.registry import UnsupportedModelRegistryStoreURIException
+    from sqlalchemy.exc import NoSuchModuleError
 
+    shown = shown_address(uri)
     try:
         return mlflow.MlflowClient(tracking_uri=uri)
-    except UnsupportedModelRegistryStoreURIException as error:
-        raise ConfigError(f"tracking.uri={uri}: MLflow knows no such address; {ways}") from error
+    except (UnsupportedModelRegistryStoreURIException, NoSuchModuleError) as error:
+        raise ConfigError(f"tracking.uri={shown}: MLflow knows no such address; {WAYS}") from error
+    except MlflowException as error:
+        if "://" in uri:
+            raise
+        # of a kind that MLflow has for models alone
+        raise ConfigError(f"tracking.uri={shown}: MLflow keeps no runs there; {WAYS}") from error
     except ImportError as error:
         raise ConfigError(
-            f"tracking.uri={uri}: {error}; install the driver of this database with pip, or {ways}"
+            f"tracking.uri={shown}: {error}; install the driver of this database with pip, or {WAYS}"
         ) from error
 
 
-def _quieten() -> None:
+def quieten() -> None:
     """Silences libraries that say every step and try again, and every error that is told here in other words."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
     for chatty in ("mlflow.store.db.utils", "urllib3.connectionpool"):
@@ -88,38 +94,69 @@ def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
         StorageError: the database cannot be made or opened, the server refuses.
     """
     uri, runs = config.tracking.uri, Path(config.paths.runs)
-    if sqlite_file(uri) is None:
-        # an address that cannot be is told before anything is waited for
+    shown = shown_address(uri)
+    # an address that cannot be is told before anything is waited for
+    check_address(uri)
+    if is_server(uri):
         make_client(uri)
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     if not answers(uri):
-        raise StoreAwayError(f"the MLflow server {uri} does not answer")
+        if is_server(uri):
+            raise StoreAwayError(f"the MLflow server {shown} does not answer")
+        raise StorageError(f"no database server answers at {shown}; start it or check tracking.uri")
     try:
         runs.mkdir(parents=True, exist_ok=True)
         with FileLock(runs / ".mlflow.lock"):
             database = sqlite_file(uri)
-            if database is not None and not database.exists():
-                _make_database(database, config.tracking.artifacts)
+            if database is not None:
+                if database.exists():
+                    _require_writable(database)
+                else:
+                    _make_database(database, config.tracking.artifacts)
             client = make_client(uri)
             return client, _experiment(client, config, database)
-    except ConfigError:
+    except KernelcastError:
         raise
-    except (OSError, MlflowException, SQLAlchemyError, CommandError, KernelcastError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        if is_server(uri):
-            if is_passing(error):
-                raise StoreAwayError(f"the MLflow server {uri} does not answer: {reason}") from error
-            raise StorageError(
-                f"the MLflow server {uri} refuses: {reason}; check tracking.uri, and the user and password or token "
-                "that MLflow takes from the environment"
-            ) from error
-        raise StorageError(
-            f"cannot open the MLflow tracking store {uri}: {reason}; "
-            "check the disk and tracking.uri, or move the file away if it is broken, then run the same command again"
-        ) from error
+    except (OSError, MlflowException, SQLAlchemyError, CommandError, sqlite3.Error) as error:
+        raise _explained(error, uri) from error
+
+
+def _explained(error: Exception, uri: str) -> StorageError:
+    """Why a store cannot be opened, and what to do."""
+    shown, reason = shown_address(uri), (str(error).splitlines() or [type(error).__name__])[0]
+    if is_server(uri) and is_passing(error):
+        return StoreAwayError(f"the MLflow server {shown} does not answer: {reason}")
+    if is_server(uri):
+        return StorageError(
+            f"the MLflow server {shown} refuses: {reason}; check tracking.uri, and the user and password or token that "
+            "MLflow takes from the environment"
+        )
+    if versions := re.search(r"found version (\w+), but expected (\w+)", reason):
+        return StorageError(
+            f"the MLflow tracking store {shown} is of another MLflow: its schema is {versions[1]}, this MLflow's is "
+            f"{versions[2]}; of an older one, copy it and run `mlflow db upgrade {shown}`; of a newer one, install that"
+        )
+    return StorageError(
+        f"cannot open the MLflow tracking store {shown}: {reason}; check the disk and tracking.uri, or move the file "
+        "away if it is broken, then run the same command again"
+    )
+
+
+def _require_writable(database: Path) -> None:
+    """Finds out at once what MLflow would try again and again for a minute and a half.
+
+    Raises:
+        sqlite3.Error: the file cannot be opened, read or written; not that another program holds it for now.
+    """
+    with closing(sqlite3.connect(database, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
 
 
 def _experiment(client: MlflowClient, config: DictConfig, database: Path | None) -> str:
@@ -144,30 +181,13 @@ def _experiment(client: MlflowClient, config: DictConfig, database: Path | None)
             if experiment is None:
                 raise
     if experiment.lifecycle_stage == "deleted":
-        raise KernelcastError(
-            f"the experiment {name} was deleted there; restore it (`mlflow experiments restore`) or set "
-            "tracking.experiment=NAME"
+        raise StorageError(
+            f"the experiment {name} of {shown_address(config.tracking.uri)} was deleted; restore it "
+            "(`mlflow experiments restore`) or set tracking.experiment=NAME"
         )
     if database is not None:
-        relocate_artifacts(database, experiment.artifact_location, artifacts)
+        relocate_artifacts(database, experiment.experiment_id, experiment.artifact_location, artifacts)
     return str(experiment.experiment_id)
-
-
-def is_server(uri: str) -> bool:
-    """Whether the store is behind a network, and not a database that MLflow opens by itself."""
-    return urlsplit(uri).scheme in ("http", "https", "databricks") or uri == "databricks"
-
-
-def answers(uri: str) -> bool:
-    """Whether somebody is at a server's address, found out in seconds; a database is always there."""
-    if urlsplit(uri).scheme not in ("http", "https"):
-        return True
-    import requests
-
-    try:
-        return requests.get(f"{uri.rstrip('/')}/health", timeout=PROBE_SECONDS).status_code < 500
-    except requests.RequestException:
-        return False
 
 
 def is_passing(error: BaseException) -> bool:
@@ -185,21 +205,13 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, requests.RequestException)
 
 
-def sqlite_file(uri: str) -> Path | None:
-    """The file behind a tracking address, None where it is none."""
-    from sqlalchemy.engine import make_url
-
-    name = make_url(uri).database if uri.startswith("sqlite:") else None
-    return Path(name).absolute() if name and name != ":memory:" else None
-
-
 def _make_database(path: Path, artifacts: str) -> None:
     """Makes MLflow's SQLite database, whole or not at all.
 
     MLflow runs some hundred statements of migrations, each committed by itself: a process killed among them would leave
     a file that no later command can open or repair.
     """
-    _quieten()
+    quieten()
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     remove_leftovers(path)
