@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.workloads import elementwise, matmul
+from kernelcast.measurement.workloads import elementwise, matmul, reduction
 from kernelcast.records import Origin, Workload
 from kernelcast.tvm_compat import (
     load_tvm,
@@ -50,13 +50,11 @@ def test_a_space_with_fewer_programs_is_taken_whole(faulty: Any, target: dict[st
     assert candidates == sample_candidates(workload, target, 60, seed=0)
 
 
-def test_a_space_that_yields_next_to_nothing_is_left(
-    faulty: Any, target: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    workload = faulty.large("copy", 1)
+def test_a_space_that_yields_next_to_nothing_is_left(target: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    workload = reduction("sum", shape=[2, 4], axes=[1])
     with caplog.at_level("INFO"):
         few = sample_candidates(workload, target, 100_000, seed=0)
-    assert 1 <= len(few) < 1000
+    assert 1 < len(few) < 1000
     assert f"workload {workload.name}: only {len(few)} of 100000 programs" in caplog.text
 
 
