@@ -26,7 +26,7 @@ from kernelcast.stages.studies import (
     shown,
 )
 from kernelcast.stages.sweep_job import set_in_jobs
-from kernelcast.stages.tracking import PARENT_VARIABLE, TrackedRun, close_stale_runs, start_run
+from kernelcast.stages.tracking import PARENT_VARIABLE, TrackedRun, close_stale_runs, start_run, without_password
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,7 +72,7 @@ class ParentRun(Callback):
         settings = config.copy()
         with open_dict(settings):
             del settings["hydra"]
-        run.text(OmegaConf.to_yaml(settings), "config.yaml")
+        run.text(OmegaConf.to_yaml(without_password(settings)), "config.yaml")
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
         """Closes the parent run."""

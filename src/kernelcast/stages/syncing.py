@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from kernelcast.errors import StorageError
 from kernelcast.stages.tracking import close_stale_runs, open_experiment, send_backlog
+from kernelcast.stages.tracking.address import shown_address
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ def sync(config: DictConfig) -> None:
     close_stale_runs(client, experiment_id)
     logger.info(
         "%s: %d runs sent, %d wait for processes that still work at them, %d are for another store",
-        config.tracking.uri, len(backlog.sent), backlog.at_work, backlog.elsewhere,
+        shown_address(config.tracking.uri), len(backlog.sent), backlog.at_work, backlog.elsewhere,
     )  # fmt: skip
     if backlog.refused:
         raise StorageError(

@@ -46,11 +46,22 @@ def test_artifacts_follow_a_checkout_to_its_new_place(tmp_path: Path, keep: bool
         assert plots(old) == {"before": "the plot"}
 
 
-def test_another_folder_for_new_artifacts_leaves_the_old_ones_where_they_are(tmp_path: Path) -> None:
+def test_another_folder_is_for_new_artifacts_and_the_old_ones_stay_where_they_are(tmp_path: Path) -> None:
     record(tmp_path, "before")
     config = config_in(tmp_path)
     config.tracking.artifacts = f"{tmp_path}/elsewhere"
-    with tracked_run(config, "after", "train"):
-        pass
-    (before,) = mlflow.MlflowClient(config.tracking.uri).search_runs(["1"], "attributes.run_name = 'before'")
-    assert mlflow.artifacts.load_text(f"{before.info.artifact_uri}/plots/plot.txt") == "the plot"
+    with tracked_run(config, "after", "train") as run:
+        run.text("another plot", "plots/plot.txt")
+    found = {run.info.run_name: run for run in mlflow.MlflowClient(config.tracking.uri).search_runs(["1"])}
+    assert mlflow.artifacts.load_text(f"{found['before'].info.artifact_uri}/plots/plot.txt") == "the plot"
+    assert (tmp_path / "elsewhere" / found["after"].info.run_id / "artifacts/plots/plot.txt").is_file()
+
+
+def test_a_checkout_that_was_moved_without_its_artifacts_writes_nothing_at_its_old_place(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    record(old, "before")
+    shutil.rmtree(old / "runs/artifacts")
+    shutil.move(old, new)
+    record(new, "after")
+    assert not old.exists()
+    assert next((new / "runs/artifacts").glob("*/artifacts/plots/plot.txt")).read_text() == "the plot"

@@ -17,7 +17,6 @@ from mlflow.entities import Run
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 from omegaconf import DictConfig, OmegaConf
 
-from kernelcast.errors import StorageError
 from kernelcast.stages.process_identity import process_identity
 from kernelcast.stages.tracking import (
     LONGEST_NAME,
@@ -231,21 +230,6 @@ def test_only_runs_of_processes_that_are_surely_gone_are_closed(config: DictConf
     assert {status for name, status in states.items() if name in ("reused pid", "other boot", "gone", "sweep")} == {
         "KILLED"
     }
-
-
-def test_a_database_that_cannot_be_made_is_one_clear_error(config: DictConfig) -> None:
-    config.tracking.uri = "sqlite:////proc/no/such/folder.db"
-    with pytest.raises(StorageError, match=r"sqlite:////proc/no/such/folder\.db"), tracked_run(config, "gcn", "train"):
-        pass
-
-
-@pytest.mark.parametrize("content", [b"no database", b"\0" * 5000])
-def test_a_file_that_is_no_database_is_one_clear_error(config: DictConfig, content: bytes) -> None:
-    path = Path(config.paths.runs) / "mlflow.db"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    with pytest.raises(StorageError, match=r"mlflow\.db.*move the file away"), tracked_run(config, "gcn", "train"):
-        pass
 
 
 def test_a_kill_while_the_database_is_made_does_not_stop_the_next_run(config: DictConfig) -> None:

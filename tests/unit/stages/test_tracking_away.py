@@ -19,11 +19,11 @@ import requests
 from mlflow.entities import Run
 from omegaconf import DictConfig, OmegaConf
 
-from kernelcast.errors import ConfigError, StorageError
+from kernelcast.errors import StorageError
 from kernelcast.stages.syncing import sync
-from kernelcast.stages.tracking import StoreAwayError, find_unsent, open_experiment, tracked_run
+from kernelcast.stages.tracking import StoreAwayError, find_unsent, tracked_run
+from kernelcast.stages.tracking import address as addresses
 from kernelcast.stages.tracking import outbox as outboxes
-from kernelcast.stages.tracking import store as stores
 from kernelcast.stages.tracking.run import PARENT_VARIABLE
 
 
@@ -225,7 +225,7 @@ def test_a_server_that_goes_away_and_comes_back_in_the_middle_of_a_run(
 ) -> None:
     gate.set("open")
     monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(stores, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(addresses, "PROBE_SECONDS", 0.2)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     run_id = record_all(
         config, "interrupted", lambda step: gate.set({1: state, 3: "open"}[step]) if step in (1, 3) else None
@@ -356,13 +356,3 @@ def test_what_needs_the_server_says_so(tmp_path: Path) -> None:
     (folder,) = kept(config)
     calls = [json.loads(line) for line in (folder / outboxes.CALLS_FILE).read_text().splitlines()]
     assert (calls[-1]["call"], calls[-1]["status"]) == ("end", "FAILED")
-
-
-@pytest.mark.parametrize(
-    "uri", ["./mlruns", "file:///tmp/mlruns", "", "ftp://somewhere/x", "postgresql://me@nowhere/x"]
-)
-def test_an_address_that_cannot_be_is_one_clear_error(tmp_path: Path, uri: str) -> None:
-    # MLF-01: among them folders, which MLflow does not take any more
-    with pytest.raises(ConfigError, match=r"tracking\.uri=.*sqlite:///FILE"):
-        open_experiment(config_of(tmp_path, uri))
-    assert not (tmp_path / "mlruns").exists()

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 
 from kernelcast.stages.checkup.findings import Finding, Status
+from kernelcast.stages.tracking.address import answers, is_server, sqlite_file
 from kernelcast.stages.tracking.backlog import kept_folders
-from kernelcast.stages.tracking.store import answers, is_server, sqlite_file
 
 AREA = "project"
 

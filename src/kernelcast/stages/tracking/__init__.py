@@ -4,6 +4,7 @@ with tracked_run(config, "gcn on random", "train") as run:
     run.metrics({"train/loss": 0.1}, step=3)
 """
 
+from kernelcast.stages.tracking.address import sqlite_file, without_password
 from kernelcast.stages.tracking.backlog import Backlog, send_backlog
 from kernelcast.stages.tracking.names import LONGEST_NAME, allowed_name, flatten
 from kernelcast.stages.tracking.origin import environment, git_state, library_versions, provenance_tags
@@ -18,7 +19,7 @@ from kernelcast.stages.tracking.run import (
     tracked_run,
 )
 from kernelcast.stages.tracking.stale import close_stale_runs
-from kernelcast.stages.tracking.store import StoreAwayError, open_experiment, sqlite_file
+from kernelcast.stages.tracking.store import StoreAwayError, open_experiment
 
 __all__ = [
     "LONGEST_NAME",
@@ -42,4 +43,5 @@ __all__ = [
     "sqlite_file",
     "start_run",
     "tracked_run",
+    "without_password",
 ]

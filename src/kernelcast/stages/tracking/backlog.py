@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernelcast.stages.tracking.address import shown_address
 from kernelcast.stages.tracking.outbox import (
     CALLS_FILE,
     FOLDER,
@@ -71,7 +72,9 @@ def send_backlog(client: MlflowClient, uri: str, runs: Path) -> Backlog:
             # of whatever driver; none may hold up what comes after
             except Exception as error:
                 if is_passing(error):
-                    logger.warning("%s does not answer any more; the rest waits in %s", uri, runs / FOLDER)
+                    logger.warning(
+                        "%s does not answer any more; the rest waits in %s", shown_address(uri), runs / FOLDER
+                    )
                     break
                 refused += 1
                 logger.warning("what is kept in %s cannot be sent: %s", folder, " ".join(str(error).split())[:300])

@@ -17,8 +17,9 @@ from filelock import FileLock, Timeout
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.files import LOCK_SUFFIX, read_json, storage_errors, write_json
+from kernelcast.stages.tracking.address import answers, is_server, shown_address
 from kernelcast.stages.tracking.delivery import Call, Delivery, as_one, merged
-from kernelcast.stages.tracking.store import answers, is_passing, is_server
+from kernelcast.stages.tracking.store import is_passing
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -137,7 +138,7 @@ class Outbox:
         logger.warning(
             "the run goes on, but %s does not take what it records (%s); that is kept in %s and sent as soon as the "
             "store answers: by this run, the next one or `python scripts/sync.py`",
-            self.record.uri, reason, self._folder,
+            shown_address(self.record.uri), reason, self._folder,
         )  # fmt: skip
 
     def go_on(self, reason: str) -> bool:
@@ -163,7 +164,9 @@ class Outbox:
         self._retry_at = 0.0
         if not self._caught_up():
             logger.warning(
-                "%s still does not answer; `python scripts/sync.py` sends what is in %s", self.record.uri, self._folder
+                "%s still does not answer; `python scripts/sync.py` sends what is in %s",
+                shown_address(self.record.uri),
+                self._folder,
             )
             assert self._held is not None
             self._held.release()
@@ -201,7 +204,7 @@ class Outbox:
         assert self._held is not None
         self._held.release()
         self._held = None
-        logger.info("%s answers again and has all that was kept of this run", self.record.uri)
+        logger.info("%s answers again and has all that was kept of this run", shown_address(self.record.uri))
         return True
 
     def _hold(self) -> None:

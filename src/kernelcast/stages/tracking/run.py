@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from kernelcast.stages.tracking.address import shown_address, without_password
 from kernelcast.stages.tracking.backlog import send_backlog
 from kernelcast.stages.tracking.delivery import ERROR_TAG
 from kernelcast.stages.tracking.names import LONGEST_PARAM, allowed_name, flatten, is_kept
@@ -153,7 +154,8 @@ class TrackedRun:
             StoreAwayError: the store does not answer.
         """
         if self.outbox.is_away:
-            raise StoreAwayError(f"{self.outbox.record.uri} does not answer, and {why}; run the same command later")
+            shown = shown_address(self.outbox.record.uri)
+            raise StoreAwayError(f"{shown} does not answer, and {why}; run the same command later")
 
     def end(self, status: str) -> None:
         """Closes the run as FINISHED, FAILED or KILLED."""
@@ -185,12 +187,13 @@ def tracked_run(config: DictConfig, name: str, stage: str, resume: str | None = 
     status = "FAILED"
     try:
         with sigterm_as_interrupt():
-            run.text(OmegaConf.to_yaml(config, resolve=True), "config.yaml")
+            kept = without_password(config)
+            run.text(OmegaConf.to_yaml(kept, resolve=True), "config.yaml")
             run.text(json.dumps(environment(), indent=2), "environment.json")
             if difference:
                 run.text(difference, "source.diff")
             if not run.resumed:
-                run.params(flatten(OmegaConf.to_container(config, resolve=True)))
+                run.params(flatten(OmegaConf.to_container(kept, resolve=True)))
             yield run
         status = "FINISHED"
     except BaseException as error:
