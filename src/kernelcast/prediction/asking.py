@@ -74,9 +74,11 @@ def asked_by_text(text: str | Path, shape: Mapping[str, Any], code: InPython, ch
         return path if is_graphs(path) else subjects_of_path(path, check)
     workloads = named_workloads(str(text), shape) if isinstance(text, str) else None
     if workloads is None:
+        names = list(operator_names()), list(network_names())
         raise MissingInputError(
             f"input={text}: there is no such file or folder, and no operator or network of this name"
-            f"{meant(str(text), [*operator_names(), *network_names()])}. A path can be {KINDS}. Operators: {', '.join(operator_names())}. Networks: {', '.join(network_names())}"
+            f"{meant(str(text), [*names[0], *names[1]])}. A path can be {KINDS}. Operators: {', '.join(names[0])}. "
+            f"Networks: {', '.join(names[1])}"
         )
     return [Subject(one) for one in workloads]
 

@@ -41,6 +41,8 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         main: the entry point.
         flags: command-line flags and the overrides that they stand for.
     """
+    open_closed_streams()
+    call_by_own_name()
     answer_questions(flags or {})
     typed = [(flags or {}).get(argument, argument) for argument in sys.argv[1:] if argument != QUIET]
     sys.argv[1:] = [with_own_key(argument, Path(sys.argv[0]).stem) for argument in typed]
@@ -66,6 +68,26 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         sys.exit(1)
     except BrokenPipeError:
         silence_output()
+
+
+def open_closed_streams() -> None:
+    """Has what a caller closed (`>&-`, some schedulers) lead nowhere: else the next file opened would be the output."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r+"))  # for the whole process
+
+
+def call_by_own_name() -> None:
+    """Begins again by the script itself where it was called by a link to it: Hydra finds conf/ from where it stands."""
+    script = Path(sys.argv[0])
+    if script.is_symlink():
+        called = [str(script.resolve()) if word == sys.argv[0] else word for word in sys.orig_argv[1:]]
+        os.execv(sys.executable, [sys.executable, *called])
 
 
 def with_own_key(argument: str, root: str) -> str:

@@ -15,7 +15,7 @@ from kernelcast.stages.conf_files import ConfFile, GroupChoice, read_about
 EXIT_STATUSES = {
     0: "done; of a sweep: it has its trials",
     1: "a key, type or option that there is not, or a fault: of kernelcast itself, or found by the doctor",
-    2: "a value that cannot work, found before any work",
+    2: "a value that cannot work, found before any work; a flag that there is not",
     3: "an input is missing: an earlier stage has not run",
     4: "a file is not what it should be",
     5: "measuring failed as a whole",

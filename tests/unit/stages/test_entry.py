@@ -1,5 +1,7 @@
 import errno
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,17 @@ def test_an_error_ends_with_the_status_that_help_gives_it(
     assert status in EXIT_STATUSES
     (record,) = caplog.records
     assert record.exc_info is None, "a trace is for faults of kernelcast"
+
+
+def test_a_script_by_a_link_and_with_closed_streams_is_the_script(tmp_path: Path) -> None:
+    link = tmp_path / "ask for it.py"
+    link.symlink_to(CONF.parent / "scripts/results.py")
+    asked = [sys.executable, str(link), "--help"]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("python scripts/results.py")
+    # `>&-`: nobody hears it, and the next file that is opened is not the output; a stream that is none has no methods
+    closed = f"import os; [os.close(number) for number in (0, 1)]; os.execv({asked[0]!r}, {[*asked[:2], 'top']!r})"
+    refused = subprocess.run([asked[0], "-c", closed], cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False)
+    assert refused.returncode == 1
+    assert "top: a value is missing" in refused.stderr
+    assert "Traceback" not in refused.stderr
