@@ -79,7 +79,7 @@ def open_closed_streams() -> None:
             # the lowest number that is free
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r+"))  # for the whole process
+            setattr(sys, name, Path(os.devnull).open("r+"))  # noqa: SIM115 for the whole process
 
 
 def call_by_own_name() -> None:
