@@ -169,8 +169,9 @@ def train(config: DictConfig) -> float:
         write_outputs(output, model, TrainedOn.of(model, judges, description), settings, history)
         log_outputs(run, output, history)
         logger.info(
-            "%s on %s: %.1f s, %s = %.4f, in %s", name, config.split, seconds, config.objective, objective, output
-        )
+            "%s with the split %s: trained in %.1f s, %s = %.4f, in %s",
+            name, config.split, seconds, config.objective, objective, output,
+        )  # fmt: skip
     return objective
 
 

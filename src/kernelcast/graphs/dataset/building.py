@@ -149,7 +149,9 @@ def _build_shards(scratch: Path, plan: Plan, builder: Builder, progress: Callabl
     if done:
         logger.info("going on after an interrupted build: %d of %d programs are there", done, len(plan))
     if missing and needs_modules(plan.options) and not _is_compiled():
-        logger.info("the first build with this code compiles its kernels: half a minute")
+        logger.info(
+            "the first build with this code compiles its kernels once: half a minute, or more on a busy machine"
+        )
     built: dict[int, dict[int, Built]] = {number: {} for number in missing}
     for position, result in builder.run(build_unit, PlannedUnits(plan, [span for _, span in spans])):
         number, span = spans[position]
