@@ -22,8 +22,10 @@ def load(model: str | Path = "champion", *, tracking_uri: str | None = None, any
         any_target: whether it may predict programs for targets that it was not trained for.
 
     Raises:
+        ConfigError: it is none of these.
         MissingInputError: there is no such model.
         MalformedDataError: it is torn, or of another version of kernelcast.
+        StorageError: MLflow's database or server cannot be read.
     """
     from kernelcast.stages.loading import load_predictor
 
