@@ -143,7 +143,9 @@ def load_finding(load: float, cores: int) -> Finding:
     """What else runs: processes that wait for a core, over the last minute."""
     found = f"{load:.1f} processes at work on {cores} cores (last minute)"
     if load > BUSY_SHARE * cores:
-        advice = "measure when the machine is idle, or by `nice -n -5` (as root); the timing below tells what it costs"
+        advice = (
+            "measure when the machine is idle, or by `nice -n -5` (as root); what it costs the doctor's timing tells"
+        )
         return Finding(AREA, "load", found, Status.WARNING, advice)
     return Finding(AREA, "load", found)
 

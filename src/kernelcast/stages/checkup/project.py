@@ -53,7 +53,7 @@ def disk_finding(root: Path) -> Finding:
 
 def space_finding(root: Path, free_bytes: int, total_bytes: int) -> Finding:
     """Whether so many bytes are enough."""
-    found = f"{free_bytes / GIB:.1f} GiB of {total_bytes / GIB:.0f} GiB free at {root}"
+    found = f"{free_bytes / GIB:.3g} GiB of {total_bytes / GIB:.3g} GiB free at {root}"
     if free_bytes < LEAST_FREE_BYTES:
         advice = f"free some space: below {LEAST_FREE_BYTES / GIB:.0f} GiB a stage may not finish"
         return Finding(AREA, "disk", found, Status.FAULT, advice)

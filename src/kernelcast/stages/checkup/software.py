@@ -32,9 +32,7 @@ def software_findings(root: Path) -> Iterator[Finding]:
         root: the checkout.
     """
     yield python_finding(sys.version_info[:3])
-    revision, dirty = git_state(root)
-    changed = ", files differ from it" if dirty and revision != "unknown" else ""
-    yield Finding(AREA, "kernelcast", f"{kernelcast.__version__}, git revision {revision[:12]}{changed}")
+    yield revision_finding(*git_state(root), bool(shutil.which("git")))
     pair = pair_finding(tvm_versions())
     yield pair
     installed = installed_versions()
@@ -51,6 +49,24 @@ def python_finding(version: tuple[int, ...]) -> Finding:
     if version < (3, 11):
         return Finding(AREA, "Python", found, Status.FAULT, "kernelcast needs Python 3.11 or newer")
     return Finding(AREA, "Python", found)
+
+
+def revision_finding(revision: str, dirty: bool, git: bool) -> Finding:
+    """Which kernelcast this is.
+
+    Args:
+        revision: of the checkout; `unknown` where nobody can say.
+        dirty: whether its files differ from it.
+        git: whether there is the program.
+    """
+    changed = ", files differ from it" if dirty and revision != "unknown" else ""
+    found = f"{kernelcast.__version__}, git revision {revision[:12]}{changed}"
+    if revision != "unknown":
+        return Finding(AREA, "kernelcast", found)
+    what = "git knows no revision here: is it a clone, and yours?" if git else "there is no git: install it."
+    return Finding(
+        AREA, "kernelcast", found, Status.WARNING, f"{what} Runs note what revision they ran, and DVC wants one"
+    )
 
 
 def pair_finding(versions: Mapping[str, str]) -> Finding:

@@ -35,6 +35,7 @@ from kernelcast.stages.checkup.software import (
     pair_finding,
     python_finding,
     requirement_findings,
+    revision_finding,
 )
 from kernelcast.tvm_compat import TESTED_VERSIONS
 
@@ -46,6 +47,16 @@ def test_the_tested_pair_passes_and_another_one_is_a_fault_with_the_command_to_r
     assert other.status is Status.FAULT
     assert "0.1.15.post3: not the tested pair" in other.found
     assert "apache-tvm-ffi==0.1.14.post1" in other.advice
+
+
+def test_a_revision_that_nobody_knows_is_told() -> None:
+    assert revision_finding("0123456789abcdef", True, True).found.endswith(
+        "git revision 0123456789ab, files differ from it"
+    )
+    for git, advice in ((True, "is it a clone"), (False, "install it")):
+        finding = revision_finding("unknown", True, git)
+        assert finding.status is Status.WARNING
+        assert advice in finding.advice
 
 
 def test_what_is_installed_here_is_as_declared() -> None:
