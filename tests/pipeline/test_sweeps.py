@@ -27,6 +27,7 @@ from tests.unit.stages.conftest import (
     TARGET,
     WORKLOADS,
     PipelineFolder,
+    fresh_database,  # noqa: F401  # a fixture
     made_programs,
     trained_folder,  # noqa: F401  # a fixture
 )

@@ -137,11 +137,10 @@ def trial_run(
     from kernelcast.models.protocol import TrainingPruned
 
     pruned: TrainingPruned | None = None
-    with tracked_run(config, name, "train", resume) as run:
+    with tracked_run(config, name, "train", resume, trial.tags if trial else None) as run:
         if trial is None:
             yield run
             return
-        run.tags(trial.tags)
         trial.note(TrialNote.RUN, run.run_id)
         try:
             yield run

@@ -34,6 +34,7 @@ from kernelcast.records import (
     write_campaign,
     write_measurements,
 )
+from kernelcast.stages.tracking import open_experiment
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 WORKLOADS = ("matmul", "conv2d", "softmax", "layer_norm")
@@ -88,9 +89,19 @@ class PipelineFolder:
 
 
 @pytest.fixture(scope="session")
-def trained_folder(tmp_path_factory: pytest.TempPathFactory) -> PipelineFolder:
+def fresh_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's database as the first run finds it: made once, which takes seconds, to be copied."""
+    folder = PipelineFolder(tmp_path_factory.mktemp("database"))
+    open_experiment(folder.config)
+    return folder.root / "runs/mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def trained_folder(tmp_path_factory: pytest.TempPathFactory, fresh_database: Path) -> PipelineFolder:
     """Made once; a test that runs a stage takes a copy."""
     folder = PipelineFolder(tmp_path_factory.mktemp("trained"))
+    (folder.root / "runs").mkdir()
+    shutil.copy2(fresh_database, folder.root / "runs")
     data = folder.root / "data"
     programs = made_programs()
     write_measured(data / "measurements", programs)

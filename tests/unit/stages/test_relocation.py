@@ -21,6 +21,16 @@ def config_in(root: Path) -> DictConfig:
     )
 
 
+@pytest.fixture
+def begun(tmp_path: Path, fresh_database: Path) -> Path:
+    """A project in which a run has kept a plot."""
+    root = tmp_path / "old"
+    (root / "runs").mkdir(parents=True)
+    shutil.copy2(fresh_database, root / "runs")
+    record(root, "before")
+    return root
+
+
 def record(root: Path, name: str) -> None:
     with tracked_run(config_in(root), name, "train") as run:
         run.text("the plot", "plots/plot.txt")
@@ -34,10 +44,9 @@ def plots(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["moved", "copied"])
-def test_artifacts_follow_a_checkout_to_its_new_place(tmp_path: Path, keep: bool) -> None:
+def test_artifacts_follow_a_checkout_to_its_new_place(begun: Path, tmp_path: Path, keep: bool) -> None:
     # MLF-08
-    old, new = tmp_path / "old", tmp_path / "new ü place"
-    record(old, "before")
+    old, new = begun, tmp_path / "new ü place"
     (shutil.copytree if keep else shutil.move)(old, new)
     record(new, "after")
     assert plots(new) == {"before": "the plot", "after": "the plot"}
@@ -46,9 +55,8 @@ def test_artifacts_follow_a_checkout_to_its_new_place(tmp_path: Path, keep: bool
         assert plots(old) == {"before": "the plot"}
 
 
-def test_another_folder_is_for_new_artifacts_and_the_old_ones_stay_where_they_are(tmp_path: Path) -> None:
-    record(tmp_path, "before")
-    config = config_in(tmp_path)
+def test_another_folder_is_for_new_artifacts_and_the_old_ones_stay_where_they_are(begun: Path, tmp_path: Path) -> None:
+    config = config_in(begun)
     config.tracking.artifacts = f"{tmp_path}/elsewhere"
     with tracked_run(config, "after", "train") as run:
         run.text("another plot", "plots/plot.txt")
@@ -57,9 +65,10 @@ def test_another_folder_is_for_new_artifacts_and_the_old_ones_stay_where_they_ar
     assert (tmp_path / "elsewhere" / found["after"].info.run_id / "artifacts/plots/plot.txt").is_file()
 
 
-def test_a_checkout_that_was_moved_without_its_artifacts_writes_nothing_at_its_old_place(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    record(old, "before")
+def test_a_checkout_that_was_moved_without_its_artifacts_writes_nothing_at_its_old_place(
+    begun: Path, tmp_path: Path
+) -> None:
+    old, new = begun, tmp_path / "new"
     shutil.rmtree(old / "runs/artifacts")
     shutil.move(old, new)
     record(new, "after")

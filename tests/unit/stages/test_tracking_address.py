@@ -5,7 +5,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import mlflow
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -58,14 +57,6 @@ def test_a_password_is_in_no_log_and_on_no_page(tmp_path: Path, caplog: pytest.L
     assert "secret" not in calls.read_text() + kept.read_text()
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """One with an experiment."""
-    root = tmp_path_factory.mktemp("made")
-    open_experiment(config_of(root, f"sqlite:///{root}/runs/mlflow.db"))
-    return (root / "runs/mlflow.db").read_bytes()
-
-
 def change(statement: str) -> Callable[[Path, bytes], None]:
     def apply(path: Path, content: bytes) -> None:
         path.write_bytes(content)
@@ -96,11 +87,11 @@ def change(statement: str) -> Callable[[Path, bytes], None]:
 )
 @pytest.mark.timeout(30)
 def test_a_database_that_cannot_be_used_is_one_clear_error_and_stays_as_it_is(
-    tmp_path: Path, database: bytes, spoil: Callable[[Path, bytes], None], told: str
+    tmp_path: Path, fresh_database: Path, spoil: Callable[[Path, bytes], None], told: str
 ) -> None:
     path = tmp_path / "runs/mlflow.db"
     path.parent.mkdir()
-    spoil(path, database)
+    spoil(path, fresh_database.read_bytes())
     before = path.is_file() and path.read_bytes()
     with pytest.raises(StorageError, match=told):
         open_experiment(config_of(tmp_path, f"sqlite:///{path}"))
@@ -110,11 +101,3 @@ def test_a_database_that_cannot_be_used_is_one_clear_error_and_stays_as_it_is(
 def test_a_database_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"sqlite:////proc/no/such/folder\.db"):
         open_experiment(config_of(tmp_path, "sqlite:////proc/no/such/folder.db"))
-
-
-def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs/mlflow.db").touch()
-    config = config_of(tmp_path, f"sqlite:///{tmp_path}/runs/mlflow.db")
-    _, experiment_id = open_experiment(config)
-    assert mlflow.MlflowClient(config.tracking.uri).get_experiment(experiment_id).name == "kernelcast"

@@ -303,6 +303,7 @@ def test_two_processes_are_one_run_with_one_folder(trained_folder, tmp_path: Pat
 def test_four_trainings_at_once_on_a_fresh_database_are_four_good_runs(trained_folder, tmp_path: Path) -> None:
     # MLF-03
     root = trained_folder.copy(tmp_path / "project").root
+    (root / "runs/mlflow.db").unlink()
     script = CONF.parent / "scripts/train.py"
     models = ("random", "xgboost", "random", "xgboost")
     processes = [

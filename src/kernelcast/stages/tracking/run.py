@@ -171,7 +171,9 @@ class TrackedRun:
 
 
 @contextmanager
-def tracked_run(config: DictConfig, name: str, stage: str, resume: str | None = None) -> Iterator[TrackedRun]:
+def tracked_run(
+    config: DictConfig, name: str, stage: str, resume: str | None = None, tags: Mapping[str, str] | None = None
+) -> Iterator[TrackedRun]:
     """Opens a run and closes it as FINISHED, FAILED (any error) or KILLED (Ctrl-C, SIGTERM), with the trace on it.
 
     Args:
@@ -180,10 +182,11 @@ def tracked_run(config: DictConfig, name: str, stage: str, resume: str | None = 
         stage: the pipeline's stage, a tag to filter by.
         resume: id of a run that was stopped or killed and that this process goes on with; if it is no longer there, or
             not in this experiment, a new one begins.
+        tags: that it has from its beginning.
     """
     # the code as it is now, whatever becomes of it meanwhile
     difference = source_difference(Path(config.paths.root))
-    run = start_run(config, name, stage, resume=resume)
+    run = start_run(config, name, stage, tags, resume)
     status = "FAILED"
     try:
         with sigterm_as_interrupt():

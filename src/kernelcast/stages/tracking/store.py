@@ -112,10 +112,10 @@ def open_experiment(config: DictConfig) -> tuple[MlflowClient, str]:
         with FileLock(runs / ".mlflow.lock"):
             database = sqlite_file(uri)
             if database is not None:
-                if database.exists():
-                    _require_writable(database)
-                else:
+                if not database.exists() or (database.is_file() and not database.stat().st_size):
                     _make_database(database, config.tracking.artifacts)
+                else:
+                    _require_writable(database)
             client = make_client(uri)
             return client, _experiment(client, config, database)
     except KernelcastError:
