@@ -9,12 +9,16 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from kernelcast.records import Outcome
 
 logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.5
+
+BAR_WIDTH = 20
+"""Characters."""
 
 
 class CampaignProgress:
@@ -47,7 +51,9 @@ class CampaignProgress:
         console = console or Console(stderr=True)
         self._bar: Progress | None = None
         if console.is_terminal:
-            columns = (TextColumn("measuring"), BarColumn(), TextColumn("{task.fields[status]}"))
+            # where the terminal is narrow, the status takes two lines
+            status = TextColumn("{task.fields[status]}", table_column=Column())
+            columns = (TextColumn("measuring"), BarColumn(BAR_WIDTH, table_column=Column(no_wrap=True)), status)
             self._bar = Progress(*columns, console=console, auto_refresh=False)
             self._task = self._bar.add_task("measuring", total=total * self._steps_each, status="")
 
@@ -80,14 +86,14 @@ class CampaignProgress:
             self._draw(force=True)
 
     def status(self) -> str:
-        """Programs done, counts by outcome, rate and time left, in one line."""
+        """Programs done, time left, rate and counts by outcome, in one line."""
         elapsed = max(time.monotonic() - self._started, 1e-9)
         parts = [f"{self.done} of {self._total} programs"]
-        parts += [f"{count} {outcome.value}" for outcome, count in sorted(self._outcomes.items()) if count]
-        parts.append(f"{60 * self._steps_now / self._steps_each / elapsed:.0f} programs/min")
         if self._steps_now:
             left = self._total * self._steps_each - self._steps_before - self._steps_now
             parts.append(f"{duration(max(0, left) * elapsed / self._steps_now)} left")
+        parts.append(f"{60 * self._steps_now / self._steps_each / elapsed:.0f} programs/min")
+        parts += [f"{count} {outcome.value}" for outcome, count in sorted(self._outcomes.items()) if count]
         return ", ".join(parts)
 
     def _draw(self, force: bool = False) -> None:

@@ -9,12 +9,16 @@ from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 
 from kernelcast.models.best_epoch import BestEpoch
 
 logger = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 0.5
+
+BAR_WIDTH = 20
+"""Characters."""
 
 
 class EpochReport:
@@ -42,7 +46,9 @@ class EpochReport:
         console = console or Console(stderr=True)
         self._bar: Progress | None = None
         if console.is_terminal and not quiet:
-            columns = (TextColumn("training"), BarColumn(), TextColumn("{task.fields[status]}"))
+            # where the terminal is narrow, the status takes two lines
+            status = TextColumn("{task.fields[status]}", table_column=Column())
+            columns = (TextColumn("training"), BarColumn(BAR_WIDTH, table_column=Column(no_wrap=True)), status)
             self._bar = Progress(*columns, console=console, auto_refresh=False)
             self._task = self._bar.add_task("training", total=max_epochs, completed=first_epoch, status="")
 
