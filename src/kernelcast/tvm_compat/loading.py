@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import platform
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -28,6 +29,10 @@ INTRINSICS_OF_MACHINE = {
 }
 
 
+_LOADING = threading.RLock()
+"""A thread that asks while another one loads has to wait: a module is listed before it is whole, and torch is away."""
+
+
 @lru_cache(maxsize=1)
 def load_tvm() -> Any:
     """The module `tvm`, loaded without what makes that slow, and without torch.
@@ -41,28 +46,30 @@ def load_tvm() -> Any:
         ConfigError: the installed pair of `apache-tvm` and `apache-tvm-ffi` is not the one that works.
     """
     check_versions(tvm_versions())
-    hide_torch = "torch" not in sys.modules
-    if hide_torch:
-        sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        tvm = importlib.import_module("tvm")
-        importlib.import_module("tvm.s_tir")
-    finally:
+    with _LOADING:
+        hide_torch = "torch" not in sys.modules
         if hide_torch:
-            del sys.modules["torch"]
-    _install_intrinsics_package()
-    machine = platform.machine().lower()
-    if machine in INTRINSICS_OF_MACHINE:
-        load_intrinsics(INTRINSICS_OF_MACHINE[machine])
+            sys.modules["torch"] = None  # type: ignore[assignment]
+        try:
+            tvm = importlib.import_module("tvm")
+            importlib.import_module("tvm.s_tir")
+        finally:
+            if hide_torch:
+                del sys.modules["torch"]
+        _install_intrinsics_package()
+        machine = platform.machine().lower()
+        if machine in INTRINSICS_OF_MACHINE:
+            load_intrinsics(INTRINSICS_OF_MACHINE[machine])
     return tvm
 
 
 def load_intrinsics(kind: str) -> None:
     """Registers the tensor intrinsics of one kind (`x86`, `arm_cpu`, `cuda`, ...), once."""
     name = f"{INTRINSICS}.{kind}"
-    if name not in sys.modules:
-        with _cheap_frames():
-            importlib.import_module(name)
+    with _LOADING:
+        if name not in sys.modules:
+            with _cheap_frames():
+                importlib.import_module(name)
 
 
 @contextmanager

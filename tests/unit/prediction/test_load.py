@@ -148,15 +148,20 @@ def test_the_champion_is_that_of_the_plain_name_else_the_newest(
 def test_hyd_12_a_new_process_elsewhere_predicts_the_same_without_conf(
     trained: Trained, store: Store, tmp_path: Path
 ) -> None:
-    # HYD-12: the package alone, no checkout around it and no configuration
+    # in threads too, which all find TVM not loaded yet. HYD-12: the package alone, no checkout around it and no configuration
     package = tmp_path / "site/kernelcast"
     shutil.copytree(Path(kernelcast.__file__).parent, package)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     script = (
         "import json, sys, kernelcast\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
         "heavy = {'tvm', 'torch', 'mlflow', 'hydra', 'pandas', 'numpy'} & set(sys.modules)\n"
         "run, folder, uri, graphs = sys.argv[1:]\n"
+        "asked = {'what': 'matmul', 'shape': {'rows': 8, 'columns': 8, 'depth': 8}, 'samples': 2}\n"
+        "with ThreadPoolExecutor(3) as pool:\n"
+        "    at_once = list(pool.map(lambda _: kernelcast.load(folder).predict(**asked), range(3)))\n"
+        "assert at_once[0].equals(at_once[1]) and at_once[0].equals(at_once[2])\n"
         "by_run = kernelcast.load(run, tracking_uri=uri).predict(graphs)\n"
         "by_folder = kernelcast.load(folder).predict(graphs)\n"
         "both = [dict(zip(each['program_key'], each['prediction'])) for each in (by_run, by_folder)]\n"
