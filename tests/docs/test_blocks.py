@@ -4,7 +4,6 @@ Those fenced as `py` are fragments, with names that are the reader's: they have 
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,40 +11,19 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
-from tests.docs.pages import PAGES, ROOT, commands_of, name_of
-from tests.pipeline.conftest import Project, copy_checkout
+from tests.docs.pages import PAGES, ROOT, name_of
+from tests.pipeline.conftest import Project
 
 BLOCKS = Sybil([PythonCodeBlockParser()], patterns=["*.md"])
 FRAGMENTS = Sybil([CodeBlockParser(language="py", evaluator=lambda example: None)], patterns=["*.md"])
 WITH_BLOCKS = [page for page in PAGES if list(BLOCKS.parse(page).examples())]
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A checkout in which a reader has followed the five-minute start, on fewer programs, up to the prediction."""
-    project = copy_checkout(tmp_path_factory.mktemp("started"))
-    for command in commands_of(ROOT / "docs/start.md"):
-        if command.words[1:2] and command.words[1] in ("scripts/graphs.py", "scripts/train.py", "scripts/predict.py"):
-            words = [word.replace("programs_per_workload=20", "programs_per_workload=3") for word in command.words]
-            more = ("samples=4",) if words[1] == "scripts/predict.py" else ()
-            printed = project.succeed(*words, *more)
-    assert "matmul" in printed, "the last command is a prediction"
-    # what the blocks name that a whole pipeline would have made
-    shutil.copytree(project.root / "data/zen4", project.root / "data/graphs")
-    project.succeed(
-        "python", "scripts/train.py", "model=lightgbm", "loss=log_mse", "split=workload",
-        "output=data/models/workload/lightgbm-log_mse",
-    )  # fmt: skip
-    project.succeed("python", "scripts/evaluate.py", "bootstrap_samples=50", "measurements=[data/datasets/zen4_1core]")
-    project.succeed("python", "scripts/register.py", "split=workload")
-    return project
-
-
 @pytest.fixture
-def inside(started: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.chdir(started.root)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{started.root}/runs/mlflow.db")
-    yield started.root
+def inside(followed: Project, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(followed.root)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{followed.root}/runs/mlflow.db")
+    yield followed.root
     os.chdir(ROOT)
 
 

@@ -1,62 +1,56 @@
-"""The examples of docs/examples really work: they are put where the pages say, and trained by the real stage."""
+"""The examples of docs/examples really work: they are put where the pages say, and trained by the real stages."""
 
 import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.docs.pages import ROOT, commands_of
-from tests.pipeline.conftest import Project, copy_checkout, make_small
+from tests.docs.conftest import FEW, as_run
+from tests.docs.pages import ROOT
+from tests.pipeline.conftest import Project
 
 EXAMPLES = ROOT / "docs/examples"
-TINY = ("trainer=tiny", "split=random")
-
-
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A checkout with a few measured programs of the shipped data set, as `measure` would have left them."""
-    project = copy_checkout(tmp_path_factory.mktemp("examples"))
-    make_small(project)
-    shutil.copytree(project.root / "data/datasets/zen4_1core", project.root / "data/measurements")
-    project.edit("conf/graphs.yaml", "programs_per_workload: null", "programs_per_workload: 12")
-    project.edit("conf/graphs.yaml", "only_kinds: []", 'only_kinds: ["*matmul*"]')
-    return project
-
-
-def run_page(project: Project, page: str, *more: str) -> None:
-    """Runs the commands of a page as they stand; those that train get what makes them short."""
-    for command in commands_of(ROOT / page):
-        words = command.words
-        if words[1:2] == ("scripts/train.py",):
-            words = (*words, *more)
-        if words[0] in ("cp", "git"):
-            subprocess.run(words, cwd=project.root, check=True)
-        else:
-            project.succeed(*words)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_model_a_network_and_a_feature_of_ones_own(measured: Project) -> None:
-    # one test: each goes on with what the one before has made
-    measured.succeed("python", "scripts/graphs.py")
-    run_page(measured, "docs/how-to/own-model.md", "trainer=tiny")
-    made = sorted(measured.root.glob("runs/train/*/output/training.json"))
-    described = [json.loads(path.read_text()) for path in made]
-    assert [entry["model"] for entry in described] == ["own_model", "own_layers"]
-    assert described[0]["kind"] == "log_seconds"
-    assert -1 <= described[0]["metrics"]["test/kendall_tau"] <= 1
-    old = described[0]["feature_version"]
-    run_page(measured, "docs/how-to/own-feature.md", "trainer=tiny")
-    assert "loads_per_store" in (measured.root / "docs/features.md").read_text()
-    assert "read_per_written" in (measured.root / "docs/features.md").read_text()
-    newest = max(measured.root.glob("runs/train/*/output/training.json"))
-    assert json.loads(newest.read_text())["feature_version"] != old
-    columns = json.loads((newest.parent / "model/trained_on.json").read_text())["columns"]
+def test_a_model_and_a_network_of_ones_own(followed: Project) -> None:
+    model, layers = described(followed)
+    assert [model["model"], layers["model"]] == ["own_model", "own_layers"]
+    assert model["kind"] == "log_seconds"
+    assert -1 <= model["metrics"]["test/kendall_tau"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_feature_of_ones_own(followed: Project, tmp_path: Path) -> None:
+    # the page changes the source: in a checkout of its own
+    project = Project(tmp_path / "checkout")
+    shutil.copytree(followed.root, project.root)
+    for made in ("runs", "data/graphs", "data/models"):
+        shutil.rmtree(project.root / made)
+    shutil.copytree(project.root / "data/datasets/zen4_1core", project.root / "data/measurements")
+    project.edit("conf/graphs.yaml", "programs_per_workload: null", f"programs_per_workload: {FEW}")
+    # a process that has not loaded the source before it was changed
+    changed, *more = as_run("docs/how-to/own-feature.md")
+    subprocess.run(changed, cwd=project.root, check=True)
+    project.succeed_together(*more)
+    for column in ("loads_per_store", "read_per_written"):
+        assert column in (project.root / "docs/features.md").read_text()
+    (trained,) = described(project)
+    assert trained["feature_version"] != described(followed)[0]["feature_version"]
+    (file,) = project.root.glob("runs/train/*/output/model/trained_on.json")
+    columns = json.loads(file.read_text())["columns"]
     assert "loads_per_store" in columns["features"]["names"]
     assert "read_per_written" in columns["ast"]["kernel_names"]
+
+
+def described(project: Project) -> list[dict[str, Any]]:
+    """What the trainings in folders of their own say of themselves, the first one first."""
+    return [json.loads(path.read_text()) for path in sorted(project.root.glob("runs/train/*/output/training.json"))]
 
 
 def test_the_examples_compile_and_are_named_by_a_page() -> None:

@@ -1,10 +1,6 @@
 """What a user gets who makes a mistake: one message, an exit status, nothing half-written."""
 
-import json
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -82,14 +78,11 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def answers(empty: Project) -> dict[tuple[str, ...], tuple[int, str]]:
     """Exit status and output of each of `MISTAKES`."""
     # what a message has to name must not come from the configuration that is told before it
-    environment = {**empty.environment, "KERNELCAST_PRINT_CONFIG": "false"}
-    commands = [[f"scripts/{script}", *arguments] for (script, *arguments), _, _ in MISTAKES]
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("many_commands.py"))], cwd=empty.root, env=environment,
-        input=json.dumps(commands), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return {command: tuple(each) for (command, _, _), each in zip(MISTAKES, json.loads(done.stdout), strict=True)}
+    environment = {"KERNELCAST_PRINT_CONFIG": "false"}
+    answered = empty.run_together(
+        [(f"scripts/{script}", *arguments) for (script, *arguments), _, _ in MISTAKES], environment
+    )
+    return {command: each for (command, _, _), each in zip(MISTAKES, answered, strict=True)}
 
 
 @pytest.mark.parametrize(

@@ -35,16 +35,18 @@ def test_predictions_are_those_of_evaluate(project: Project, model: str) -> None
 def test_the_registered_champion_predicts_by_the_script(project: Project, tmp_path: Path) -> None:
     # a registration is a run that other tests would count
     copy = Project(shutil.copytree(project.root, tmp_path / "copy"))
-    copy.succeed("python", "scripts/register.py", "split=random", "model=xgboost")
-    said = copy.succeed(
-        "python", "scripts/predict.py", "model=champion", "input=data/measurements", "output=all.parquet"
+    (registered, _), (predicted, said), (refused, wrong) = copy.run_together(
+        [
+            ("scripts/register.py", "split=random", "model=xgboost"),
+            ("scripts/predict.py", "model=champion", "input=data/measurements", "output=all.parquet"),
+            ("scripts/predict.py", "input=nowhere.json"),
+        ]
     )
+    assert (registered, predicted, refused) == (0, 0, 3), said
     assert "models:/kernelcast-random/1 (xgboost, kendall_tau" in said
     table = pq.read_table(copy.root / "all.parquet")
     found = dict(zip(table["program_key"].to_pylist(), table["prediction"].to_pylist(), strict=True))
     expected = evaluated(copy, "xgboost")
     np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), rtol=0, atol=1e-5)
-    wrong = copy.run("python", "scripts/predict.py", "input=nowhere.json")
-    assert wrong.returncode == 3
-    assert "input=nowhere.json: there is no such file" in wrong.stdout + wrong.stderr
-    assert "Traceback" not in wrong.stdout + wrong.stderr
+    assert "input=nowhere.json: there is no such file" in wrong
+    assert "Traceback" not in wrong
