@@ -102,6 +102,8 @@ class OptunaSweeper(Sweeper):
             sys.exit(INTERRUPTED)
 
     def _check(self) -> None:
+        if not self.study_name.strip():
+            raise ConfigError("hydra.sweeper.study is empty; name the study")
         for name, least in (("trials", 1), ("jobs", 1), ("warmup", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"hydra.sweeper.{name}={getattr(self, name)}: it must be {least} or more")

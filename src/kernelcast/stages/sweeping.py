@@ -180,7 +180,9 @@ def child_runs(client: MlflowClient, experiment_id: str, parent: str) -> list[Ru
 
 
 def print_children(children: list[Run]) -> None:
-    """A table of the jobs: what was set, how each ended, its objective."""
+    """A table of the jobs, if there are any: what was set, how each ended, its objective."""
+    if not children:
+        return
     table = Table(title="jobs of this sweep")
     for column in ("job", "overrides", "state", "objective"):
         table.add_column(column)

@@ -1,12 +1,13 @@
 """A real Hydra application of a few lines under the sweeper."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 CONF = Path(__file__).resolve().parents[4] / "conf"
+MANY_COMMANDS = Path(__file__).resolve().parents[3] / "pipeline/many_commands.py"
 
 # x = 1: NaN, 2: an error, 4: a curve that a pruner ends; else x itself, after a while
 APPLICATION = """
@@ -56,7 +58,7 @@ hydra:
     swept_job:
       _target_: kernelcast.stages.sweep_job.SweptJob
   sweep:
-    dir: {runs}/sweeps/${{now:%H-%M-%S-%f}}
+    dir: {runs}/sweeps/${{hydra.sweeper.study}}/${{now:%H-%M-%S-%f}}
   sweeper:
     study: app
     trials: 6
@@ -88,6 +90,14 @@ class Application:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    def run_together(self, lines: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, str]]:
+        """Exit status and output of each line, one after the other in one process, which loads all libraries once."""
+        done = subprocess.run(
+            [sys.executable, str(MANY_COMMANDS)], capture_output=True, text=True, cwd=self.root, env=self.environment,
+            input=json.dumps([[str(self.root / "app.py"), "-m", *line] for line in lines.values()]), check=True,
+        )  # fmt: skip
+        return dict(zip(lines, map(tuple, json.loads(done.stdout)), strict=True))
+
     def start(self, *overrides: str) -> "subprocess.Popen[bytes]":
         # whoever started the tests in the background may have turned SIGINT off for all below
         def heed_interrupts() -> None:
@@ -107,10 +117,14 @@ class Application:
 
     @property
     def study(self) -> Study:
-        return load_study(study_name="app", storage=JournalStorage(JournalFileBackend(str(self.journal))))
+        return self.study_of("app")
 
-    def states(self) -> list[TrialState]:
-        return [trial.state for trial in self.study.trials]
+    def study_of(self, name: str) -> Study:
+        journal = JournalFileBackend(str(self.root / f"runs/optuna/{name}.journal"))
+        return load_study(study_name=name, storage=JournalStorage(journal))
+
+    def states(self, name: str = "app") -> list[TrialState]:
+        return [trial.state for trial in self.study_of(name).trials]
 
     def wait_for(self, condition: Callable[[Study], bool], seconds: float = 120) -> None:
         """Waits until the study is there and the condition holds."""
@@ -125,18 +139,17 @@ class Application:
             time.sleep(0.1)
         raise AssertionError("waited in vain")
 
-    @property
-    def job_folders(self) -> list[Path]:
-        return [folder for folder in self.root.glob("runs/sweeps/*/*") if folder.name.isdigit()]
-
-    @property
-    def records(self) -> list[Path]:
-        return sorted(self.root.glob("runs/sweeps/*/study"))
+    def job_folders(self, name: str = "app") -> list[Path]:
+        return [folder for folder in self.root.glob(f"runs/sweeps/{name}/*/*") if folder.name.isdigit()]
 
 
 @pytest.fixture
 def application(tmp_path: Path) -> Application:
-    shutil.copytree(CONF / "hydra", tmp_path / "conf" / "hydra")
-    (tmp_path / "conf" / "app.yaml").write_text(CONFIGURATION.format(runs=tmp_path / "runs"))
-    (tmp_path / "app.py").write_text(APPLICATION)
-    return Application(tmp_path)
+    return make_application(tmp_path)
+
+
+def make_application(root: Path) -> Application:
+    shutil.copytree(CONF / "hydra", root / "conf" / "hydra")
+    (root / "conf" / "app.yaml").write_text(CONFIGURATION.format(runs=root / "runs"))
+    (root / "app.py").write_text(APPLICATION)
+    return Application(root)

@@ -31,7 +31,7 @@ def test_trials_of_other_launchers_end_as_what_they_are(application: Application
     assert all(trial.intermediate_values for trial in trials)
     here = {trial.user_attrs["process"] for trial in trials}
     assert len(here) > 1
-    assert sorted(int(folder.name) for folder in application.job_folders) == [0, 1, 2, 3, 4]
+    assert sorted(int(folder.name) for folder in application.job_folders()) == [0, 1, 2, 3, 4]
 
 
 WORKER = """
