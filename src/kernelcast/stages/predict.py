@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WIDEST = 1000
+"""Columns of a line in a file."""
+
 
 def predict(config: DictConfig) -> None:
     """Predicts what `config` (schema `PredictConfig`) names, prints the best, and writes all of it where that is asked.
@@ -71,10 +74,13 @@ def show(answer: Answer, top: int) -> None:
     """Prints what is to be seen of an answer."""
     from kernelcast.prediction.terminal import heading, notes, table
 
-    console = Console()
-    # a line is a line in a file
+    console, shown = Console(), table(answer, top)
+    if not console.is_terminal:
+        # a line is a line in a file: whoever looks for a name there finds it whole
+        widest = console.measure(shown, options=console.options.update(width=WIDEST)).maximum
+        console.width = max(console.width, widest)
     console.print(Text(heading(answer, top), style="bold"), soft_wrap=True)
-    console.print(table(answer, top))
+    console.print(shown)
     for line in notes(answer):
         console.print(Text(line), soft_wrap=True)
 

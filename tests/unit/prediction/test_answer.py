@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from kernelcast.prediction.answer import CSV_COLUMNS, SCHEMA, Answer, check_outp
 from kernelcast.prediction.subjects import Origin, Subject
 from kernelcast.prediction.terminal import heading, notes, number, table
 from kernelcast.records import Workload
+from kernelcast.stages.predict import show
 
 TARGET = {"kind": "llvm", "mcpu": "znver4", "num-cores": 1}
 
@@ -101,6 +103,17 @@ def test_terminal_of_several_workloads() -> None:
     assert "net: 3010 us in 2 kernels, each as often as it runs" in text
     assert "Kendall's tau 1.00 within workloads (mean of 1), mean error of the times 50%" in text
     assert all(len(line) <= 80 for line in text.splitlines() if line.startswith(" "))
+
+
+def test_a_name_is_whole_in_a_file_and_folded_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "network.fused_conv2d_batch_norm_add_relu_max_pool2d_transpose_reshape_17"
+    several = answer(TIMES)
+    shown = replace(several, subjects=(replace(several.subjects[0], workload=workload(name)), *several.subjects[1:]))
+    show(shown, top=10)
+    assert name in capsys.readouterr().out
+    on_terminal = printed(shown)
+    assert name not in on_terminal
+    assert max(map(len, on_terminal.split("Of each")[0].splitlines())) <= 80
 
 
 def test_terminal_of_a_model_of_order() -> None:

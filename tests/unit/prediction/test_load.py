@@ -148,7 +148,7 @@ def test_the_champion_is_that_of_the_plain_name_else_the_newest(
 def test_hyd_12_a_new_process_elsewhere_predicts_the_same_without_conf(
     trained: Trained, store: Store, tmp_path: Path
 ) -> None:
-    # in threads too, which all find TVM not loaded yet. HYD-12: the package alone, no checkout around it and no configuration
+    # HYD-12: the package alone, no checkout around it and no configuration; in threads too, which find TVM not loaded
     package = tmp_path / "site/kernelcast"
     shutil.copytree(Path(kernelcast.__file__).parent, package)
     elsewhere = tmp_path / "elsewhere"
