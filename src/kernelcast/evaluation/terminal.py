@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
+
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -36,10 +40,18 @@ SHOWN = {
 }
 """Further metrics in the terminal and their heads: as many as 120 columns hold; the files have all."""
 
+LEFT_OUT_FIRST = ("predict", "train", "tile APE", "MAPE", "± seeds", "top-5", "ceiling", "top-1")
+"""Heads of the columns that a narrow terminal does without, one after the other until the rest is whole."""
 
-def terminal_tables(results: Results) -> list[Table]:
-    """One table a split, best Kendall's tau first, and one of the models that are missing."""
-    tables = [_split_table(result, results.confidence) for result in results.splits]
+
+def terminal_tables(results: Results, width: int) -> list[Table]:
+    """One table a split, best Kendall's tau first, and one of the models that are missing.
+
+    Args:
+        results: what was evaluated.
+        width: of the terminal, in columns.
+    """
+    tables = [_fitting_table(result, results.confidence, width) for result in results.splits]
     if results.missing:
         missing = Table(title="not evaluated", title_justify="left")
         for column in ("split", "model", "reason"):
@@ -50,25 +62,37 @@ def terminal_tables(results: Results) -> list[Table]:
     return tables
 
 
-def _split_table(result: SplitResult, confidence: float) -> Table:
+def _fitting_table(result: SplitResult, confidence: float, width: int) -> Table:
+    endless = Console(width=1000)
+    table = _split_table(result, confidence)
+    for count in range(1, len(LEFT_OUT_FIRST) + 1):
+        if endless.measure(table).maximum <= width:
+            break
+        table = _split_table(result, confidence, LEFT_OUT_FIRST[:count])
+    return table
+
+
+def _split_table(result: SplitResult, confidence: float, left_out: Sequence[str] = ()) -> Table:
+    seeds = any(len(model.seeds) > 1 for model in result.models)
+    heads = [f"tau [{confidence:.0%} interval]", *(["± seeds"] if seeds else []), "ceiling", *SHOWN.values()]
+    shown = {head: head not in left_out for head in (*heads, "train", "predict")}
+    missing = ", ".join(head for head, is_shown in shown.items() if not is_shown)
+    told = f" The terminal is too narrow for {missing}; the files have all." if missing else ""
     table = Table(
         title=split_title(result.split, result.known_workloads),
         title_justify="left",
-        caption=escape(split_caption(result, confidence)),
+        caption=escape(split_caption(result, confidence) + told),
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
     table.add_column("#", justify="right", no_wrap=True)
-    # of all columns the one that a narrow terminal may fold
-    table.add_column("model", overflow="fold", min_width=12)
-    seeds = any(len(model.seeds) > 1 for model in result.models)
-    heads = [f"tau [{confidence:.0%} interval]", *(["± seeds"] if seeds else []), "ceiling", *SHOWN.values()]
-    for head in (*heads, "train", "predict"):
+    table.add_column("model", overflow="fold")
+    for head in (head for head, is_shown in shown.items() if is_shown):
         table.add_column(head, justify="right", no_wrap=True)
     for rank, model in ranked(result):
-        cells = _cells(model, result, seeds)
+        cells = compress(_cells(model, result, seeds), shown.values())
         style = {Role.LEARNED: "bold", Role.CEILING: "dim"}.get(model.role, "")
         table.add_row(rank, Text(model.model), *cells, style=style)
     return table

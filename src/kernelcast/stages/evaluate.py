@@ -372,7 +372,7 @@ def print_tables(results: Results) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=120)
-    for entry in terminal_tables(results):
+    for entry in terminal_tables(results, console.width):
         console.print(entry)
         console.print()
     for result in results.splits:

@@ -1,6 +1,8 @@
 import dataclasses
 import io
+import re
 
+import pytest
 from rich.console import Console
 
 from kernelcast.evaluation.results import ModelResult, Results, Role
@@ -9,7 +11,7 @@ from kernelcast.evaluation.terminal import comparison_sentence, ranked, terminal
 
 def printed(results: Results, width: int = 120) -> str:
     console = Console(width=width, file=io.StringIO())
-    for table in terminal_tables(results):
+    for table in terminal_tables(results, width):
         console.print(table)
     return console.file.getvalue()
 
@@ -72,6 +74,18 @@ def test_twenty_models_stay_within_the_width(results: Results) -> None:
     # nothing is cut off or folded
     assert all(line.split()[1].startswith("dataflow_mlp-log_mse-") for line in of_models)
     assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_narrow_terminal_has_fewer_columns_and_every_model_by_name(results: Results, width: int) -> None:
+    text = printed(many_models(results), width)
+    of_models = [line for line in text.splitlines() if "dataflow_mlp" in line]
+    assert len(of_models) == 4 * 20
+    assert all(line.split()[1].startswith("dataflow_mlp-log_mse-") for line in of_models)
+    assert "…" not in text
+    assert " tau [95% interval]" in text
+    assert re.search(r"The terminal is too narrow for .*train, predict; the files have all", " ".join(text.split()))
+    assert "too narrow" not in printed(results)
 
 
 def test_places_skip_the_ceiling(results: Results) -> None:
