@@ -13,6 +13,8 @@ MISTAKES: list[tuple[tuple[str, ...], int, list[str]]] = [
     (("predict.py", "mdoel=champion"), 1, ["mdoel", "did you mean model?"]),
     (("train.py", "trainer"), 1, ["a value is missing", "trainer=VALUE"]),
     (("train.py", "=gcn"), 1, ["=gcn", "no name before the ="]),
+    (("predict.py", "output=vorhersagen für später.csv"), 1, ['output="vorhersagen für später.csv"', "quoted twice"]),
+    (("train.py", "loss=[rank"), 1, ["loss=[rank", "quoted twice"]),
     # what nothing would read
     (("train.py", "+sede=1"), 1, ["+sede", "no such key", "--help"]),
     (("train.py", "+tracking.ury=x"), 1, ["+tracking.ury", "no such key"]),

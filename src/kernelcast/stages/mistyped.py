@@ -95,6 +95,12 @@ def _told(error: Exception, first: Exception) -> str:
     nameless = [argument for argument in sys.argv[1:] if argument.startswith("=")]
     if nameless:
         return f"{nameless[0]}: there is no name before the ="
+    if isinstance(first, OverrideParseException) and "=" in first.override:
+        key, _, value = first.override.partition("=")
+        return (
+            f"{first.override}: this cannot be read; a value with letters that are not English, or with =, quotes, "
+            f"brackets, braces, colons or commas of its own, is quoted twice: '{key}=\"{value.strip()}\"'"
+        )
     lines = [line.strip() for text in (error, first) for line in str(text).splitlines()]
     kept = [line for line in dict.fromkeys(lines) if line and not line.startswith(NOT_FOR_READERS)]
     return "; ".join(line.rstrip(".:") for line in kept)
