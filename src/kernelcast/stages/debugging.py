@@ -191,7 +191,7 @@ def _verdict(name: str, losses: list[float], taus: list[float]) -> str:
         return "order right"
     logger.warning(
         "%s, not near zero (below %.4g): the model, its features, its loss or its learning rate cannot learn these "
-        "programs even by heart",
+        "programs even by heart; trees cannot where a leaf wants about as many programs (min_child_samples)",
         what, limit,
     )  # fmt: skip
     return "not learned"
