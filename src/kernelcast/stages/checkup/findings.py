@@ -69,7 +69,8 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 def count_sentence(findings: Sequence[Finding]) -> str:
     """How many findings there are of each kind."""
     counts = {status: sum(finding.status is status for finding in findings) for status in Status}
-    return ", ".join(f"{count} {status.value}" for status, count in counts.items())
+    several = {status: "" if status is Status.OK or count == 1 else "s" for status, count in counts.items()}
+    return ", ".join(f"{count} {status.value}{several[status]}" for status, count in counts.items())
 
 
 def findings_json(findings: Sequence[Finding]) -> dict[str, Any]:

@@ -204,4 +204,5 @@ def test_the_table_shows_every_finding_and_fits_80_columns() -> None:
     for text in ("software", "Python", "warning", "[3] processes", "wait", "fault", "change [it]"):
         assert text in printed
     assert count_sentence(findings) == "1 OK, 1 warning, 1 fault"
+    assert count_sentence([*findings[:2], *findings[:2]]) == "2 OK, 2 warnings, 0 faults"
     assert json.loads(json.dumps(findings_json(findings)))["counts"] == {"OK": 1, "warning": 1, "fault": 1}
