@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -12,7 +14,9 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 from optuna import Study
+from optuna.exceptions import StorageInternalError
 from optuna.trial import TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
 from hydra_plugins.kernelcast_optuna._ownership import claimed, locked_file
 from hydra_plugins.kernelcast_optuna._record import Record, print_trials
@@ -25,7 +29,7 @@ from hydra_plugins.kernelcast_optuna._trials import (
     fail,
     finished_trials,
 )
-from kernelcast.errors import ConfigError, KernelcastError
+from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.models.protocol import TrainingPruned
 from kernelcast.stages.process_identity import process_identity
 from kernelcast.stages.studies import RECORD_FOLDER, SWEEPER_VARIABLE, TrialNote, open_storage, shown
@@ -53,7 +57,7 @@ def run_sweep(sweeper: OptunaSweeper, arguments: list[str]) -> float | None:
     check_keys(space, config)
     set_in_jobs(sweeper.config, {SWEEPER_VARIABLE: process_identity()})
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with locked_file(sweeper.study_name, sweeper.storage), sigterm_as_interrupt():
+    with locked_file(sweeper.study_name, sweeper.storage), sigterm_as_interrupt(), storage_told(sweeper.storage):
         study = optuna.create_study(
             study_name=sweeper.study_name,
             storage=open_storage(sweeper.storage),
@@ -77,6 +81,23 @@ def run_sweep(sweeper: OptunaSweeper, arguments: list[str]) -> float | None:
                 kept = Record(study, sweeper.storage, config.objective, interrupted)
                 kept.write(sweeper.folder / RECORD_FOLDER)
             return best_value(study, config.objective)
+
+
+@contextmanager
+def storage_told(storage: str) -> Iterator[None]:
+    """Has what a database refuses in the middle of a sweep say which one it is, and that nothing is lost.
+
+    Raises:
+        StorageError: in place of the error of Optuna or of the driver.
+    """
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
+        raise StorageError(
+            f"the studies in {shown(storage)} cannot be read or written now: {reason}; the same line goes on when they "
+            "can"
+        ) from error
 
 
 def require_same(study: Study, space: Space, config: Any) -> None:

@@ -164,7 +164,7 @@ class Outbox:
         self._retry_at = 0.0
         if not self._caught_up():
             logger.warning(
-                "%s still does not answer; `python scripts/sync.py` sends what is in %s",
+                "%s still does not take it; `python scripts/sync.py` sends what is in %s",
                 shown_address(self.record.uri),
                 self._folder,
             )

@@ -1,10 +1,12 @@
 """The sweeper under the launchers that run jobs elsewhere, and many processes at one study."""
 
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from optuna import load_study
 from optuna.trial import TrialState
 from packaging.version import Version
 
+from hydra_plugins.kernelcast_optuna._sweep import storage_told
+from kernelcast.errors import StorageError
 from kernelcast.stages.studies import open_storage
 from tests.unit.hydra_plugins.kernelcast_optuna.conftest import Application
 
@@ -92,6 +96,16 @@ def test_a_storage_that_cannot_be_opened_is_one_message_without_its_password(sto
     with pytest.raises(Exception, match=re.escape(told)) as error:
         open_storage(storage)
     assert "secret" not in str(error.value)
+
+
+def test_a_database_that_breaks_in_the_middle_of_a_sweep_is_one_message(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path}/studies.db"
+    study = optuna.create_study(storage=open_storage(storage))
+    with closing(sqlite3.connect(tmp_path / "studies.db")) as connection, connection:
+        connection.execute("DROP TABLE trials")
+    told = r"studies\.db cannot be read or written now: .*the same line goes on"
+    with pytest.raises(StorageError, match=told), storage_told(storage):
+        study.ask()
 
 
 def test_optuna_hydra_and_the_launchers_fit_together_as_released() -> None:
