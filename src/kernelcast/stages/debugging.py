@@ -102,8 +102,8 @@ def debug_split(split: Split, programs: Programs, debug: Mapping[str, Any] | Non
         logger.info("overfit: %d programs of %s are trained, validated and tested on", len(train), names)
         parts = dict.fromkeys(parts, train)
     else:
-        told = ", ".join(f"{len(rows)} to {part}" for part, rows in parts.items())
-        logger.info("debug run: programs: %s, of %d in all", told, len(programs))
+        told = ", ".join(f"{len(rows)} {part}" for part, rows in parts.items())
+        logger.info("debug run: of %d programs only %s", len(programs), told)
     # such parts keep no rule and are never written
     return replace(split, train=parts["train"], valid=parts["valid"], test=parts["test"], rules=())
 

@@ -45,3 +45,24 @@ def test_a_line_of_the_log_stands_above_the_bar(tmp_path: Path, to_file: bool) -
     # the cursor goes back, or on, between the two
     written = re.split(r"[\r\n]|\x1b\[2K", terminal)
     assert not [line for line in written if "━" in line and "what happened" in line]
+
+
+SAYS = """
+import logging, sys
+from hydra import compose, initialize_config_dir
+from hydra.core.utils import configure_log
+from kernelcast.stages.config import register_schemas
+register_schemas()
+with initialize_config_dir(sys.argv[1], version_base="1.3"):
+    hydra = compose("repeat", return_hydra_config=True).hydra
+hydra.job.name, hydra.runtime.output_dir = "repeat", sys.argv[2]
+configure_log(hydra.job_logging, hydra.verbose)
+for name in ("matplotlib.font_manager", "alembic.runtime.plugins", "kernelcast.stages"):
+    logging.getLogger(name).info("%s says something", name)
+"""
+
+
+def test_libraries_do_not_tell_of_every_step(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SAYS, str(LAUNCH.parents[1]), str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [line.split()[3] for line in said.splitlines()] == ["kernelcast.stages"]
