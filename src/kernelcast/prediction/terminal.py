@@ -138,7 +138,8 @@ def _sums(answer: Answer) -> list[str]:
     lines = []
     for network, times in kernels.items():
         missing = int(np.isnan(times).sum())
-        line = f"{network}: {number(float(np.nansum(times)))} us in {len(times) - missing} kernels, each as often as "
+        counted = f"{len(times) - missing} kernel{'s' * (len(times) - missing != 1)}"
+        line = f"{network}: {number(float(np.nansum(times)))} us in {counted}, each as often as "
         line += "it runs, by its best predicted program"
         lines.append(line + (f"; {missing} without a prediction are not counted" if missing else ""))
     return lines

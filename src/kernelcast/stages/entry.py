@@ -68,6 +68,10 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
         sys.exit(1)
     except BrokenPipeError:
         silence_output()
+    except KeyboardInterrupt:
+        # before the stage began, which says more
+        print("interrupted; nothing was begun", file=sys.stderr)
+        sys.exit(INTERRUPTED)
 
 
 def open_closed_streams() -> None:

@@ -18,7 +18,7 @@ from kernelcast.errors import (
     StorageError,
 )
 from kernelcast.stages.config import register_schemas
-from kernelcast.stages.entry import run_stage, with_own_key
+from kernelcast.stages.entry import launch, run_stage, with_own_key
 from kernelcast.stages.help import EXIT_STATUSES
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -102,6 +102,19 @@ def test_an_error_ends_with_the_status_that_help_gives_it(
     assert status in EXIT_STATUSES
     (record,) = caplog.records
     assert record.exc_info is None, "a trace is for faults of kernelcast"
+
+
+def test_an_interrupt_before_the_stage_begins_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", [str(CONF.parent / "scripts/train.py")])
+    with pytest.raises(SystemExit) as ended:
+        launch(main)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted; nothing was begun\n"
 
 
 def test_a_script_by_a_link_and_with_closed_streams_is_the_script(tmp_path: Path) -> None:
