@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -86,9 +87,10 @@ class Gate:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def server(tmp_path_factory: pytest.TempPathFactory, fresh_database: Path) -> Iterator[int]:
     """The port of a real MLflow server on loopback."""
     folder = tmp_path_factory.mktemp("server")
+    shutil.copy2(fresh_database, folder)
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -176,6 +178,11 @@ def assert_whole(config: DictConfig, run: Run) -> None:
         "plots",
     }
     assert [item.path for item in client.list_artifacts(run.info.run_id, "model")] == ["model/weights"]
+
+
+def copied(database: Path, root: Path) -> Path:
+    (root / "runs").mkdir()
+    return shutil.copy2(database, root / "runs")
 
 
 @pytest.mark.slow
@@ -319,9 +326,9 @@ def test_what_a_server_refuses_stays_and_does_not_hold_up_the_rest(
 
 
 def test_a_database_that_is_locked_for_long_does_not_end_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, fresh_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(tmp_path, f"sqlite:///{tmp_path}/runs/mlflow.db?timeout=0.1")
+    config = config_of(tmp_path, f"sqlite:///{copied(fresh_database, tmp_path)}?timeout=0.1")
     monkeypatch.setattr(outboxes, "RETRY_SECONDS", 0.0)
     with tracked_run(config, "gcn", "train") as run:
         other = sqlite3.connect(tmp_path / "runs/mlflow.db", isolation_level=None)
@@ -338,8 +345,8 @@ def test_a_database_that_is_locked_for_long_does_not_end_a_run(
     assert [(point.step, point.value) for point in history] == [(0, 1.0), (1, 0.5)]
 
 
-def test_a_run_that_somebody_deletes_meanwhile_does_not_end_the_training(tmp_path: Path) -> None:
-    config = config_of(tmp_path, f"sqlite:///{tmp_path}/runs/mlflow.db")
+def test_a_run_that_somebody_deletes_meanwhile_does_not_end_the_training(tmp_path: Path, fresh_database: Path) -> None:
+    config = config_of(tmp_path, f"sqlite:///{copied(fresh_database, tmp_path)}")
     with tracked_run(config, "gcn", "train") as run:
         run.client.delete_run(run.run_id)
         run.metrics({"train/loss": 1.0}, 0)
