@@ -71,7 +71,7 @@ def test_one_batch_goes_through_everything_and_tests_the_weights_that_it_kept(
     assert run.data.tags[DEBUG_TAG] == "one_batch"
     assert "the weights of epoch 1, with valid/" in caplog.text
     assert "are kept, saved and tested" in caplog.text
-    assert "programs: 32 to train" in caplog.text
+    assert "of 160 programs only 32 train, 16 valid, 32 test" in caplog.text
 
     programs = read_programs(root / "data/graphs")
     debug = {"workloads": 4, "programs": 32, "overfit": False, "profile": False}
