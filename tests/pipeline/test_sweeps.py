@@ -161,18 +161,24 @@ def test_a_training_that_learns_nothing_is_pruned_and_has_not_failed(sweeps: Swe
 def test_a_grid_with_a_job_that_fails_ends_the_others_or_stops_where_that_is_asked_for(sweeps: Sweeps) -> None:
     # HYD-04
     grid = ("model=random", "split=random,absent,workload")
-    done = sweeps.run(*grid)
-    assert done.returncode == 2
-    assert "jobs of this sweep" in done.stderr
-    (parent,) = sweeps.runs("tags.`kernelcast.stage` = 'sweep'")
-    children = sweeps.runs(f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
-    assert Counter(child.info.status for child in children) == {"FINISHED": 2, "FAILED": 1}
-    (failed,) = sweeps.root.glob("runs/train/sweeps/*/1/train.log")
-    assert "Traceback" in failed.read_text()
-    assert sweeps.run(*grid, "hydra.sweeper.max_batch_size=1").returncode == 2
-    parent = sweeps.runs("tags.`kernelcast.stage` = 'sweep'")[0]
-    children = sweeps.runs(f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
-    assert Counter(child.info.status for child in children) == {"FINISHED": 1, "FAILED": 1}
+    # at once: each parent has its own jobs
+    lines = (grid, (*grid, "hydra.sweeper.max_batch_size=1"))
+    begun = [
+        subprocess.Popen(
+            sweeps.command(*line), cwd=sweeps.root, env=sweeps.environment, stderr=subprocess.PIPE, text=True
+        )
+        for line in lines
+    ]
+    printed = [sweep.communicate()[1] for sweep in begun]
+    assert [sweep.returncode for sweep in begun] == [2, 2]
+    assert all("jobs of this sweep" in each for each in printed)
+    states = [
+        Counter(child.info.status for child in sweeps.runs(f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"))
+        for parent in sweeps.runs("tags.`kernelcast.stage` = 'sweep'")
+    ]
+    assert sorted(states, key=Counter.total) == [{"FINISHED": 1, "FAILED": 1}, {"FINISHED": 2, "FAILED": 1}]
+    failed = list(sweeps.root.glob("runs/train/sweeps/*/1/train.log"))
+    assert ["Traceback" in log.read_text() for log in failed] == [True, True]
 
 
 def test_a_sweep_that_is_killed_at_any_five_moments_ends_with_its_ten_trials(sweeps: Sweeps) -> None:
