@@ -103,7 +103,8 @@ class Page(HTMLParser):
         self.named: list[str] = []
         self.text: list[str] = []
         self._inside: list[str] = []
-        self.feed(html)
+        # a place where a name may go on in the next line
+        self.feed(html.replace("<wbr>", ""))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         values = dict(attributes)

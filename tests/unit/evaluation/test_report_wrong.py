@@ -167,6 +167,21 @@ def test_what_limits_the_best_model_is_the_noise_the_model_or_what_it_has_not_se
     assert "what it has not seen: on known workloads its tau is 0.500, on unknown ones 0.200" in limit
 
 
+def test_noisy_measurements_choose_no_model(results: Results) -> None:
+    noisy = dataclasses.replace(results.noise, ratio_median=Estimate(1.34, 1.2, 1.5))
+    top = headline(dataclasses.replace(results, noise=noisy))
+    assert top.trust.startswith("Measure again before you trust any model: two measurements of the same program differ")
+    assert "by 34% in the median. So far gcn ranks best" in top.trust
+    assert top.limit.startswith("What limits it: the noise of the measurements: other work disturbed them")
+
+
+def test_a_model_that_is_ahead_of_none_is_not_the_one_to_trust(results: Results) -> None:
+    known = results.splits[0]
+    level = tuple(dataclasses.replace(pair, low=-0.1, p=0.5, p_holm=0.5) for pair in known.comparisons)
+    top = headline(dataclasses.replace(results, splits=(dataclasses.replace(known, comparisons=level),)))
+    assert top.trust.startswith("No model is shown to be ahead: on workloads seen in training gcn ranks best")
+
+
 def test_many_others_are_counted_and_not_listed(results: Results) -> None:
     split = results.splits[0]
     gcn = next(model for model in split.models if model.model == "gcn")

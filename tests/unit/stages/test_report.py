@@ -1,4 +1,5 @@
 import logging
+import re
 import shutil
 from pathlib import Path
 
@@ -92,7 +93,8 @@ def test_without_graphs_the_page_says_so_and_has_the_rest(folder) -> None:
     report(folder.config)
     html = (folder.root / "data/report/index.html").read_text()
     assert "data/graphs is not at hand" in html
-    assert "Trust xgboost: on workloads" in html
+    # what the measurements of a busy machine allow to say of it
+    assert re.search("Trust xgboost: on workloads|xgboost ranks best", html)
 
 
 def test_a_torn_store_of_graphs_is_named_and_leaves_the_old_page(folder) -> None:

@@ -14,6 +14,9 @@ from kernelcast.evaluation.terminal import MAIN_METRIC, best_against_others
 NEAR_CEILING = 0.97
 """From this share of the noise ceiling's tau on, more cannot be told by measurements that repeat so well."""
 
+NOISY = 1.1
+"""Two measurements of a program that differ by this factor in the median say little about which model is better."""
+
 CLEAR_GAP = 0.1
 """Kendall's tau that known workloads are ahead of unknown ones before it is called the limit."""
 
@@ -55,16 +58,35 @@ def headline(results: Results) -> Headline:
     if result is None or best is None:
         return Headline("", None, "No model ranks any programs yet: nothing to trust.", "", "")
     return Headline(
-        result.split, best, _trust(result, best), _sure(result, best, results.confidence), _limit(results, result, best)
+        result.split,
+        best,
+        _trust(results, result, best),
+        _sure(result, best, results.confidence),
+        _limit(results, result, best),
     )
 
 
-def _trust(result: SplitResult, best: ModelResult) -> str:
+def is_noisy(results: Results) -> bool:
+    """Whether the measurements repeat too badly to choose a model by them."""
+    return results.noise is not None and results.noise.ratio_median.value >= NOISY
+
+
+def _trust(results: Results, result: SplitResult, best: ModelResult) -> str:
     tau = best.metrics[MAIN_METRIC]
     where = "workloads seen in training" if result.known_workloads else "workloads never seen in training"
     if tau.low <= 0:
         return f"Trust no model yet: on {where} the best, {best.model}, is not shown to rank better than chance."
-    text = f"Trust {best.model}: on {where} it ranks best, Kendall's tau {interval(tau)}"
+    compared = best_against_others(result)
+    if results.noise is not None and is_noisy(results):
+        text = (
+            "Measure again before you trust any model: two measurements of the same program differ by "
+            f"{results.noise.ratio_median.value - 1:.0%} in the median. So far {best.model} ranks best on {where}"
+        )
+    elif compared and not any(entry.shown(results.confidence) for entry in compared):
+        text = f"No model is shown to be ahead: on {where} {best.model} ranks best"
+    else:
+        text = f"Trust {best.model}: on {where} it ranks best"
+    text += f", Kendall's tau {interval(tau)}"
     top = best.metrics.get("top_1")
     if top is not None and top.value > 0:
         text += f"; the program that it puts first takes {_over(1 / top.value)}"
@@ -106,6 +128,11 @@ def _limit(results: Results, result: SplitResult, best: ModelResult) -> str:
     share = None if ceiling is None else share_of(MAIN_METRIC, best.metrics, ceiling.metrics)
     if results.noise is None:
         reasons.append("nothing was measured twice, so nobody knows how good a model could be")
+    elif is_noisy(results):
+        reasons.append(
+            "the noise of the measurements: other work disturbed them; measure while the machine has nothing else to "
+            "do, which `python scripts/doctor.py` can tell"
+        )
     elif share is not None and share >= NEAR_CEILING:
         reasons.append(f"the noise of the measurements: it reaches {share:.0%} of what a second measurement does")
     elif share is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.resources
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2
+import markupsafe
 import pyarrow as pa
 from plotly.offline import get_plotlyjs
 
@@ -124,8 +126,16 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"percentage": table.percentage, "number": table.number, "duration": duration}
+    made.filters |= {
+        "percentage": table.percentage, "number": table.number, "duration": duration, "breakable": breakable,
+    }  # fmt: skip
     return made
+
+
+def breakable(name: str) -> markupsafe.Markup:
+    """A long name that may go on in the next line where one of its words ends."""
+    words: list[str] = re.split(r"(?<=[-_.])", name)
+    return markupsafe.Markup("<wbr>").join(words)
 
 
 def file_text(name: str) -> str:
