@@ -32,6 +32,7 @@ def test_predictions_are_those_of_evaluate(project: Project, model: str) -> None
     np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_registered_champion_predicts_by_the_script(project: Project, tmp_path: Path) -> None:
     # a registration is a run that other tests would count
     copy = Project(shutil.copytree(project.root, tmp_path / "copy"))

@@ -243,5 +243,6 @@ def best_value(study: Study, objective: str) -> float | None:
     if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         raise KernelcastError(f"no trial of the study {study.study_name} came to its end; the reasons are above")
     best = study.best_trial
-    logger.info("best trial %d: %s = %.4f with %s", best.number, objective, study.best_value, best.params)
+    typed = " ".join(f"{name}={value}" for name, value in best.params.items())
+    logger.info("best trial %d: %s = %.4f with %s", best.number, objective, study.best_value, typed)
     return float(study.best_value)

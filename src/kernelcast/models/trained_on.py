@@ -14,7 +14,7 @@ from kernelcast.files import read_json, write_json
 from kernelcast.graphs.dataset.store import Description, StoredTarget, feature_version
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Programs, Source
-from kernelcast.models.protocol import CostModel
+from kernelcast.models.protocol import CostModel, PredictionKind
 
 TRAINED_ON_FILE = "trained_on.json"
 TRAINED_ON_VERSION = 1
@@ -37,6 +37,8 @@ class TrainedOn:
         slope: what a unit of the prediction was in ln(seconds), within workloads; 1 for seconds that are right, 0 for
             predictions that do not differ.
         residual: standard deviation of ln(seconds) around that line, within workloads.
+        typical_factor: that half of the predicted times are within of the measured ones, at least 1; None for a model
+            that predicts no times.
     """
 
     views: tuple[str, ...]
@@ -46,6 +48,7 @@ class TrainedOn:
     targets: tuple[StoredTarget, ...]
     slope: float
     residual: float
+    typical_factor: float | None = None
 
     @classmethod
     def of(cls, model: CostModel, judges: Programs, description: Description) -> TrainedOn:
@@ -57,7 +60,8 @@ class TrainedOn:
                 none those that it learned from; at least one.
             description: of the data set that they are of.
         """
-        slope, residual = _line(model.predict(judges), judges)
+        predicted = model.predict(judges)
+        slope, residual = _line(predicted, judges)
         return cls(
             views=_views_of(model, judges),
             options=description.options,
@@ -66,6 +70,7 @@ class TrainedOn:
             targets=description.targets,
             slope=slope,
             residual=residual,
+            typical_factor=_typical_factor(predicted, judges) if model.kind is PredictionKind.LOG_SECONDS else None,
         )
 
     def write(self, directory: Path) -> None:
@@ -135,6 +140,10 @@ def _views_of(model: CostModel, programs: Programs) -> tuple[str, ...]:
     sources = _NotedSources(programs.sources)
     model.predict(dataclasses.replace(programs.select(np.zeros(1, dtype=np.int64)), sources=sources))
     return tuple(name for name in programs.sources if name in sources.asked)
+
+
+def _typical_factor(predicted: np.ndarray, programs: Programs) -> float:
+    return float(np.exp(np.median(np.abs(predicted - programs.log_seconds))))
 
 
 def _line(predicted: np.ndarray, programs: Programs) -> tuple[float, float]:

@@ -58,6 +58,7 @@ class Answer:
         kind: what the numbers mean.
         slope: what a unit of them is in ln(seconds) within a workload, as far as the model's validation tells.
         target: what the programs are compiled for.
+        typical_factor: that half of the times were within in the model's validation; None where nobody knows.
     """
 
     subjects: tuple[Subject, ...]
@@ -66,6 +67,7 @@ class Answer:
     kind: PredictionKind
     slope: float
     target: Mapping[str, Any]
+    typical_factor: float | None = None
 
     @property
     def times(self) -> bool:

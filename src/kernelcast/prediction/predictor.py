@@ -177,7 +177,9 @@ class Predictor:
             )
         _warn(faults)
         trained_on = self.trained.trained_on
-        return Answer(found, np.array(predicted), faults, self.kind, trained_on.slope, chosen)
+        return Answer(
+            found, np.array(predicted), faults, self.kind, trained_on.slope, chosen, trained_on.typical_factor
+        )
 
     def _expanded(
         self, subjects: Sequence[Subject], samples: int, seed: int, target: Mapping[str, Any]

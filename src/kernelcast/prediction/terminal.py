@@ -59,8 +59,8 @@ def notes(answer: Answer) -> list[str]:
     if len(answer.groups) > 1 and bool(np.isfinite(answer.measured_microseconds).any()):
         lines.append(MEASURED)
     lines += _sums(answer)
-    agreement = _agreement(answer)
-    return [*lines, agreement] if agreement else lines
+    lines += [_agreement(answer) or _trust(answer)]
+    return list(filter(None, lines))
 
 
 def _programs(answer: Answer, top: int) -> Table:
@@ -161,6 +161,16 @@ def _agreement(answer: Answer) -> str:
         truth = np.log(answer.measured_microseconds[known] * 1e-6)
         text += f", mean error of the times {mape(truth, answer.predicted[known]):.0%}"
     return f"{text}; programs that the model was trained on say nothing about new ones."
+
+
+def _trust(answer: Answer) -> str:
+    """How far the times are to be believed; empty for a model of order, and where nobody knows."""
+    if not answer.times or answer.typical_factor is None:
+        return ""
+    return (
+        f"In the model's validation half of the times were within a factor of {answer.typical_factor:.2f} of the "
+        "measured ones; for programs unlike those that it learned from, tiny ones above all, they may be further off."
+    )
 
 
 def _table() -> Table:

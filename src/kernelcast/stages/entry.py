@@ -28,6 +28,9 @@ INTERRUPTED = 130
 QUIET = "--quiet"
 """Flag of every script: nothing is said of the configuration at the start."""
 
+MULTIRUN = ("-m", "--multirun")
+"""Hydra's flag of a sweep, wherever it stands."""
+
 LARGEST_SEED = 2**31 - 1
 """NumPy, torch, XGBoost, Optuna and TVM all take seeds from 0 to here."""
 
@@ -45,6 +48,8 @@ def launch(main: Callable[[], Any], flags: Mapping[str, str] | None = None) -> N
     call_by_own_name()
     answer_questions(flags or {})
     typed = [(flags or {}).get(argument, argument) for argument in sys.argv[1:] if argument != QUIET]
+    # argparse takes no KEY=VALUE behind a flag that stands behind another KEY=VALUE
+    typed.sort(key=lambda argument: argument not in MULTIRUN)
     sys.argv[1:] = [with_own_key(argument, Path(sys.argv[0]).stem) for argument in typed]
     # with it Hydra raises its errors instead of printing them
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")

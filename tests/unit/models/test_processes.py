@@ -35,6 +35,7 @@ def test_fewer_batches_than_processes_are_refused(programs):
         shares[0].plan(0)
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model(model_of, split, metric_log):
     train, valid = split
     before = {name: os.environ.get(name) for name in VARIABLES}

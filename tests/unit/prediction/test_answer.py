@@ -132,6 +132,16 @@ def test_terminal_of_one_workload_shows_the_best() -> None:
     assert row == ["1", "c", "1500", "1.00", "1000"]
 
 
+def test_times_say_how_far_they_are_to_be_believed() -> None:
+    unmeasured = tuple(replace(one, measured_seconds=None) for one in answer(TIMES).subjects)
+    shown = replace(answer(TIMES), subjects=unmeasured, typical_factor=1.83)
+    assert "half of the times were within a factor of 1.83 of the measured ones" in printed(shown)
+    assert "factor" not in printed(replace(shown, typical_factor=None))
+    assert "factor" not in printed(replace(shown, kind=PredictionKind.RANK))
+    # measured times say it of these programs themselves
+    assert "factor" not in printed(replace(answer(TIMES), typical_factor=1.83))
+
+
 def test_equal_predictions_share_a_place() -> None:
     shown = answer([1.0, 1.0, 1.0, 1.0])
     assert shown.ranks == {0: 1, 2: 1, 1: 1, 3: 1}

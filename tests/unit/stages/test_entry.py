@@ -117,6 +117,15 @@ def test_an_interrupt_before_the_stage_begins_is_one_message(
     assert capsys.readouterr().err == "interrupted; nothing was begun\n"
 
 
+@pytest.mark.parametrize("flag", ["-m", "--multirun"])
+def test_the_flag_of_a_sweep_may_stand_anywhere(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    typed = ["model=gcn,treegru", flag, "loss=rank"]
+    monkeypatch.setattr(sys, "argv", [str(CONF.parent / "scripts/train.py"), *typed])
+    seen: list[str] = []
+    launch(lambda: seen.extend(sys.argv[1:]))
+    assert seen == [flag, "model=gcn,treegru", "loss=rank"]
+
+
 def test_a_script_by_a_link_and_with_closed_streams_is_the_script(tmp_path: Path) -> None:
     link = tmp_path / "ask for it.py"
     link.symlink_to(CONF.parent / "scripts/results.py")

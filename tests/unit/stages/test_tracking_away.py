@@ -325,6 +325,7 @@ def test_what_a_server_refuses_stays_and_does_not_hold_up_the_rest(
     assert set(kept(config)) == {folders["first"], folders["second"]}
 
 
+@pytest.mark.slow
 def test_a_database_that_is_locked_for_long_does_not_end_a_run(
     tmp_path: Path, fresh_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

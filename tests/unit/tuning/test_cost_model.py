@@ -27,6 +27,7 @@ from kernelcast.machine import Host
 from kernelcast.measurement import workloads
 from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.sampling import sample_candidates, tune_context
+from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import save_model
 from kernelcast.models.trained_on import TRAINED_ON_FILE, TrainedOn
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, Workload, measurement_table
@@ -158,8 +159,15 @@ def test_tvm_14_first_scores_are_the_offline_predictions(
     np.testing.assert_allclose(scores, np.exp(predicted.min() - predicted), rtol=1e-5, atol=1e-12)
     assert model.score_of(candidates[3]) == scores[3]
     assert model.seconds > 0
+    known = TrainedModel.load(trained / name)
     # only what it looks at is built
-    assert TrainedModel.load(trained / name).trained_on.views == MODELS[name]
+    assert known.trained_on.views == MODELS[name]
+    times = known.model.predict(programs)
+    if known.model.kind is PredictionKind.LOG_SECONDS:
+        factor = np.exp(np.median(np.abs(times - programs.log_seconds)))
+        assert known.trained_on.typical_factor == pytest.approx(factor)
+    else:
+        assert known.trained_on.typical_factor is None
 
 
 def test_generations_of_a_round_are_compared_by_their_scores(

@@ -2,6 +2,10 @@
 
 const MOST_LISTED = 100;
 
+// programs so far above the peak, and such a share of them, say that the peak was measured on a busy machine
+const CLEARLY_BEYOND = 1.5;
+const MANY_BEYOND = 0.05;
+
 // the least that a program takes that is limited by operations or by memory alone
 function roofLines(rows, plot) {
   const {roof} = programs;
@@ -61,7 +65,9 @@ function explorerPlot(data, base) {
     const lines = x.id === "intensity" && y.id === "gflops" && data.roof && state.xLog && state.yLog ? roofLines : y.middle ? unity : y.id.startsWith("claimed:") && x.id === "time" ? straight : undefined;
     const tested = [x, y].some((column) => column.id.includes(":"));
     plot.draw({x, y, xLog: state.xLog, yLog: state.yLog, colour, rows, total: base.count, lines, square: lines === straight, why: tested ? `, as models are asked about the test part of the ${state.split} split alone` : ""});
+    const beyond = lines === roofLines ? plot.rows.filter((row) => y.values[row] > CLEARLY_BEYOND * programs.roof.gflops).length : 0;
     caption.textContent = lines === roofLines ? `Dashed: the speed that one run allows by the machine's peak, ${shown(programs.roof.gflops)} Gflop/s, and by main memory, ${shown(programs.roof.gbytes)} GB/s. Programs that fit a cache go beyond its slope; so do operations that the compiler found to be none.`
+        + (beyond > MANY_BEYOND * plot.rows.length ? ` ${counted(beyond)} programs are far faster than this peak: something else was running while it was measured, and the true lines are higher.` : "")
       : y.middle ? "On the dashed line a claim is right; above it the program is faster than claimed, below it slower." : "";
     for (const button of byId("explorer-presets").children) {
       const view = presets().find((each) => each.name === button.textContent);

@@ -55,6 +55,7 @@ def test_impossible_numbers_of_workers_are_refused(workers: int) -> None:
         Processes(workers)
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_results_as_processes() -> None:
     # a real one of this machine
     results = dict(Ray(workers=2).run(doubled, range(12)))
