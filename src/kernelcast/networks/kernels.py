@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,10 @@ def imported_module(name: str, program: Any) -> Any:
             "of its input; write it with fixed sizes"
         )
     try:
-        return from_exported_program(program)
+        with warnings.catch_warnings():
+            # of torch about a class of its own, when TVM copies the program
+            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+            return from_exported_program(program)
     except Exception as error:
         reason = first_line(error)
         unsupported = re.findall(r"'([^']+)'", reason) if "nsupported" in reason else []

@@ -48,6 +48,11 @@ def calls(module: Any) -> int:
     return text.count("R.call_tir(")
 
 
+def test_a_user_is_not_told_what_torch_thinks_of_its_own_classes(recwarn: pytest.WarningsRecorder) -> None:
+    network_module("linear", torch.nn.Linear(4, 4), (torch.ones(2, 4),), {}, fused=True)
+    assert [str(warning.message) for warning in recwarn if warning.category is FutureWarning] == []
+
+
 def test_fused_kernels_do_the_work_of_several_operators() -> None:
     fused, fused_module = extracted("dqn", fused=True)
     unfused, unfused_module = extracted("dqn", fused=False)
