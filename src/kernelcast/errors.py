@@ -4,6 +4,14 @@ Every message says what is wrong, where (file, key, place) and what to do next. 
 terminal as that one message, without a traceback, and the process ends with its `exit_code`.
 """
 
+import difflib
+from collections.abc import Iterable
+
+
+def near_name(typed: str, known: Iterable[str]) -> str:
+    """The name most like a mistyped one, for a message that asks whether it was meant; empty where none is like it."""
+    return next(iter(difflib.get_close_matches(typed, list(known), n=1)), "")
+
 
 class KernelcastError(Exception):
     """Base of every error that kernelcast explains to its user."""

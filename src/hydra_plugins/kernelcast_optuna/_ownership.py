@@ -14,7 +14,8 @@ from optuna import Study
 
 from kernelcast.errors import ConfigError
 from kernelcast.stages.process_identity import process_identity, process_may_live
-from kernelcast.stages.studies import shown, storage_file
+from kernelcast.stages.studies import storage_file
+from kernelcast.stages.tracking.address import shown_address
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,6 @@ def _beat(study: Study, own: str, done: threading.Event) -> None:
 def taken(name: str, storage: str) -> ConfigError:
     """What to tell when somebody else is at work."""
     return ConfigError(
-        f"another sweep is at work on the study {name} ({shown(storage)}); wait for it, or name another "
+        f"another sweep is at work on the study {name} ({shown_address(storage)}); wait for it, or name another "
         "hydra.sweeper.study"
     )

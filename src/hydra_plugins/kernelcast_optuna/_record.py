@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelcast.files import atomic_directory, write_json
-from kernelcast.stages.studies import SUMMARY_FILE, TrialNote, shown
+from kernelcast.stages.studies import SUMMARY_FILE, TrialNote
+from kernelcast.stages.tracking.address import shown_address
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -72,7 +73,7 @@ class Record:
         trials = self.study.get_trials(deepcopy=False)
         found: dict[str, Any] = {
             "study": self.study.study_name,
-            "storage": shown(self.storage),
+            "storage": shown_address(self.storage),
             "objective": self.objective,
             "interrupted": self.interrupted,
             "states": {str(trial.number): state_of(trial) for trial in trials},

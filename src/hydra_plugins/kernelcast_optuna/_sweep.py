@@ -32,9 +32,10 @@ from hydra_plugins.kernelcast_optuna._trials import (
 from kernelcast.errors import ConfigError, KernelcastError, StorageError
 from kernelcast.models.protocol import TrainingPruned
 from kernelcast.stages.process_identity import process_identity
-from kernelcast.stages.studies import RECORD_FOLDER, SWEEPER_VARIABLE, TrialNote, open_storage, shown
+from kernelcast.stages.studies import RECORD_FOLDER, SWEEPER_VARIABLE, TrialNote, open_storage
 from kernelcast.stages.sweep_job import set_in_jobs
 from kernelcast.stages.tracking import sigterm_as_interrupt
+from kernelcast.stages.tracking.address import shown_address
 
 if TYPE_CHECKING:
     from hydra_plugins.kernelcast_optuna.sweeper import OptunaSweeper
@@ -95,8 +96,8 @@ def storage_told(storage: str) -> Iterator[None]:
     except (StorageInternalError, SQLAlchemyError) as error:
         reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
         raise StorageError(
-            f"the studies in {shown(storage)} cannot be read or written now: {reason}; the same line goes on when they "
-            "can"
+            f"the studies in {shown_address(storage)} cannot be read or written now: {reason}; the same line goes "
+            "on when they can"
         ) from error
 
 
@@ -138,7 +139,7 @@ class Sweep:
         done = finished_trials(self._study)
         # the seed alone would draw the first trials a second time when a study goes on
         self._study.sampler = self._sweeper.sampler(seed=self._sweeper.seed + done)
-        where = shown(self._sweeper.storage)
+        where = shown_address(self._sweeper.storage)
         logger.info(
             "study %s in %s: %d of %d trials finished", self._study.study_name, where, done, self._sweeper.trials
         )

@@ -8,17 +8,11 @@ from collections import Counter
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Column
 
 from kernelcast.records import Outcome
+from kernelcast.status_bar import REFRESH_SECONDS, status_bar
 
 logger = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 0.5
-
-BAR_WIDTH = 20
-"""Characters."""
 
 
 class CampaignProgress:
@@ -48,13 +42,8 @@ class CampaignProgress:
         self._steps_before = self.done * self._steps_each
         self._started = self._drawn = time.monotonic()
         self._steps_of: Counter[str] = Counter()
-        console = console or Console(stderr=True)
-        self._bar: Progress | None = None
-        if console.is_terminal:
-            # where the terminal is narrow, the status takes two lines
-            status = TextColumn("{task.fields[status]}", table_column=Column())
-            columns = (TextColumn("measuring"), BarColumn(BAR_WIDTH, table_column=Column(no_wrap=True)), status)
-            self._bar = Progress(*columns, console=console, auto_refresh=False)
+        self._bar = status_bar("measuring", console or Console(stderr=True))
+        if self._bar is not None:
             self._task = self._bar.add_task("measuring", total=total * self._steps_each, status="")
 
     @property

@@ -8,17 +8,11 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Column
 
 from kernelcast.models.best_epoch import BestEpoch
+from kernelcast.status_bar import REFRESH_SECONDS, status_bar
 
 logger = logging.getLogger(__name__)
-
-REFRESH_SECONDS = 0.5
-
-BAR_WIDTH = 20
-"""Characters."""
 
 
 class EpochReport:
@@ -43,13 +37,8 @@ class EpochReport:
         self._started = self._drawn = time.monotonic()
         self._told = ""
         self._quiet = quiet
-        console = console or Console(stderr=True)
-        self._bar: Progress | None = None
-        if console.is_terminal and not quiet:
-            # where the terminal is narrow, the status takes two lines
-            status = TextColumn("{task.fields[status]}", table_column=Column())
-            columns = (TextColumn("training"), BarColumn(BAR_WIDTH, table_column=Column(no_wrap=True)), status)
-            self._bar = Progress(*columns, console=console, auto_refresh=False)
+        self._bar = None if quiet else status_bar("training", console or Console(stderr=True))
+        if self._bar is not None:
             self._task = self._bar.add_task("training", total=max_epochs, completed=first_epoch, status="")
 
     def batch_ended(self, epoch: int, batch: int, batches: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from kernelcast.errors import ConfigError
+from kernelcast.errors import ConfigError, near_name
 from kernelcast.measurement import workloads as operators
 from kernelcast.networks import catalogue
 from kernelcast.networks.isolation import extract_workloads
@@ -63,8 +62,8 @@ def network_names() -> dict[str, Callable[..., Request]]:
 
 def meant(typed: str, known: Iterable[str]) -> str:
     """What was probably meant, as the end of a message; empty where nothing is like it."""
-    close = difflib.get_close_matches(typed, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = near_name(typed, known)
+    return f" (did you mean {close}?)" if close else ""
 
 
 def named_workloads(name: str, shape: Mapping[str, Any]) -> list[Workload] | None:

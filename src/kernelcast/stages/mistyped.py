@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from kernelcast.errors import KernelcastError
+from kernelcast.errors import KernelcastError, near_name
 from kernelcast.stages.conf_files import ConfFile
 from kernelcast.stages.config import SCHEMAS
 
@@ -84,8 +83,8 @@ def nearest(typed: str, known: Iterable[str]) -> str:
     elsewhere = [name for name in names if name.split(".")[-1] == typed]
     if len(elsewhere) == 1 and typed not in names:
         return elsewhere[0]
-    close = difflib.get_close_matches(typed, names, n=1)
-    return close[0] if close and close[0] != typed else ""
+    close = near_name(typed, names)
+    return close if close != typed else ""
 
 
 def _told(error: Exception, first: Exception) -> str:

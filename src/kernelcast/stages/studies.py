@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelcast.errors import ConfigError, StorageError
 from kernelcast.files import storage_errors
+from kernelcast.stages.tracking.address import shown_address
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -73,15 +74,6 @@ def storage_file(storage: str) -> Path | None:
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
 
 
-def shown(storage: str) -> str:
-    """`storage` without its password, for logs and pages."""
-    if not is_url(storage):
-        return storage
-    from sqlalchemy.engine import make_url
-
-    return make_url(storage).render_as_string(hide_password=True)
-
-
 def check_storage(storage: str) -> None:
     """Makes sure that `storage` can be one.
 
@@ -128,14 +120,14 @@ def open_storage(storage: str) -> BaseStorage:
         kind = storage.partition("://")[0].partition("+")[0]
         install = f"run `pip install 'kernelcast[{kind}]'`" if kind in PACKAGES else "install it with pip"
         raise ConfigError(
-            f"hydra.sweeper.storage={shown(storage)} needs a driver that is not there ({error.__cause__ or error}); "
-            f"{install}"
+            f"hydra.sweeper.storage={shown_address(storage)} needs a driver that is not there "
+            f"({error.__cause__ or error}); {install}"
         ) from error
     except Exception as error:
         reason = (str(error.__cause__ or error).strip().splitlines() or [type(error).__name__])[0]
         raise StorageError(
-            f"cannot open the studies in {shown(storage)}: {reason}; check hydra.sweeper.storage, or move the file "
-            "away if it is broken, then run the same command again"
+            f"cannot open the studies in {shown_address(storage)}: {reason}; check hydra.sweeper.storage, or move the "
+            "file away if it is broken, then run the same command again"
         ) from error
 
 

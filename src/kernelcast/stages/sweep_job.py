@@ -31,10 +31,10 @@ from kernelcast.stages.studies import (
     TrialNote,
     load_study,
     note,
-    shown,
     trial_id,
 )
 from kernelcast.stages.tracking import TrackedRun, tracked_run
+from kernelcast.stages.tracking.address import shown_address
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -70,7 +70,7 @@ class SweepTrial:
     @property
     def tags(self) -> dict[str, str]:
         """Of its run, while it runs."""
-        return {STUDY_TAG: shown(self._storage), TRIAL_TAG: str(self.number), STATE_TAG: "RUNNING"}
+        return {STUDY_TAG: shown_address(self._storage), TRIAL_TAG: str(self.number), STATE_TAG: "RUNNING"}
 
     def note(self, key: TrialNote, value: Any) -> None:
         """Notes something on the trial."""

@@ -23,10 +23,10 @@ from kernelcast.stages.studies import (
     SUMMARY_FILE,
     SWEEPER_VARIABLE,
     TRIAL_TAG,
-    shown,
 )
 from kernelcast.stages.sweep_job import set_in_jobs
 from kernelcast.stages.tracking import PARENT_VARIABLE, TrackedRun, close_stale_runs, start_run, without_password
+from kernelcast.stages.tracking.address import shown_address
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -65,7 +65,7 @@ class ParentRun(Callback):
         self.experiment = config.tracking.experiment
         overrides = " ".join(config.hydra.overrides.task)
         storage = OmegaConf.select(config, "hydra.sweeper.storage", default=None)
-        tags = {OVERRIDES_TAG: overrides, **({STUDY_TAG: shown(str(storage))} if storage else {})}
+        tags = {OVERRIDES_TAG: overrides, **({STUDY_TAG: shown_address(str(storage))} if storage else {})}
         run = self.run = start_run(config, f"sweep {overrides}"[:200], "sweep", tags)
         atexit.register(self.close)
         set_in_jobs(config, {PARENT_VARIABLE: run.run_id, SWEEPER_VARIABLE: process_identity()})

@@ -66,9 +66,10 @@ def headline(results: Results) -> Headline:
     )
 
 
-def is_noisy(results: Results) -> bool:
-    """Whether the measurements repeat too badly to choose a model by them."""
-    return results.noise is not None and results.noise.ratio_median.value >= NOISY
+def too_noisy(results: Results) -> float | None:
+    """The factor between two measurements of a program where it is too large to choose a model by; else None."""
+    factor = 1.0 if results.noise is None else results.noise.ratio_median.value
+    return factor if factor >= NOISY else None
 
 
 def _trust(results: Results, result: SplitResult, best: ModelResult) -> str:
@@ -77,10 +78,10 @@ def _trust(results: Results, result: SplitResult, best: ModelResult) -> str:
     if tau.low <= 0:
         return f"Trust no model yet: on {where} the best, {best.model}, is not shown to rank better than chance."
     compared = best_against_others(result)
-    if results.noise is not None and is_noisy(results):
+    if noise := too_noisy(results):
         text = (
             "Measure again before you trust any model: two measurements of the same program differ by "
-            f"{results.noise.ratio_median.value - 1:.0%} in the median. So far {best.model} ranks best on {where}"
+            f"{noise - 1:.0%} in the median. So far {best.model} ranks best on {where}"
         )
     elif compared and not any(entry.shown(results.confidence) for entry in compared):
         text = f"No model is shown to be ahead: on {where} {best.model} ranks best"
@@ -128,7 +129,7 @@ def _limit(results: Results, result: SplitResult, best: ModelResult) -> str:
     share = None if ceiling is None else share_of(MAIN_METRIC, best.metrics, ceiling.metrics)
     if results.noise is None:
         reasons.append("nothing was measured twice, so nobody knows how good a model could be")
-    elif is_noisy(results):
+    elif too_noisy(results):
         reasons.append(
             "the noise of the measurements: other work disturbed them; measure while the machine has nothing else to "
             "do, which `python scripts/doctor.py` can tell"

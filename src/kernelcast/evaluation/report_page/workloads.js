@@ -1,7 +1,7 @@
 // One metric of every model on every workload or network: a table whose colours repeat its numbers, sorted by any column.
 
 // a long name breaks after its dashes and underscores
-const breakable = (name) => name.split(/(?<=[-_])/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
+const breakable = (name) => name.split(/(?<=[-_.])/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
 
 function workloadTable(data) {
   const controls = byId("workload-controls");
