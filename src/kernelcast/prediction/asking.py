@@ -75,9 +75,11 @@ def asked_by_text(text: str | Path, shape: Mapping[str, Any], code: InPython, ch
     workloads = named_workloads(str(text), shape) if isinstance(text, str) else None
     if workloads is None:
         names = list(operator_names()), list(network_names())
+        # what is written as a file was meant as one
+        near = "" if path.suffix or len(path.parts) > 1 else meant(str(text), [*names[0], *names[1]])
         raise MissingInputError(
             f"input={text}: there is no such file or folder, and no operator or network of this name"
-            f"{meant(str(text), [*names[0], *names[1]])}. A path can be {KINDS}. Operators: {', '.join(names[0])}. "
+            f"{near}. A path can be {KINDS}. Operators: {', '.join(names[0])}. "
             f"Networks: {', '.join(names[1])}"
         )
     return [Subject(one) for one in workloads]

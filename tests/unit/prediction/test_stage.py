@@ -75,6 +75,8 @@ def test_measured_times_stand_beside_those_of_a_model_of_order(
         (["input=matmul", "shape=3"], ConfigError, "shape=3: write names and values"),
         (["input=tiny", "shape={rows: 3}"], ConfigError, "rows"),
         (["input=matmull"], MissingInputError, "no operator or network of this name \\(did you mean matmul"),
+        # like `attention`, and yet no mistyped operator
+        (["input=absent.json"], MissingInputError, r"no operator or network of this name\. A path can be"),
         (["input=matmul", "shape={row: 8}"], ConfigError, "it has no row \\(did you mean rows"),
         # before any work
         ([*MATMUL, "output=/dev/null/all.csv"], StorageError, "cannot write /dev/null/all.csv"),
