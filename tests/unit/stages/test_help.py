@@ -88,8 +88,9 @@ def test_help_tells_what_a_flag_stands_for() -> None:
 
 
 def test_the_exit_statuses_are_those_of_the_errors() -> None:
-    of_errors = {error.exit_code for error in vars(errors).values() if isinstance(error, type)}
-    assert all(issubclass(error, KernelcastError) for error in vars(errors).values() if isinstance(error, type))
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
+    of_errors = {kind.exit_code for kind in kinds if issubclass(kind, KernelcastError)}
+    assert all(issubclass(kind, KernelcastError) for kind in kinds)
     assert {0, INTERRUPTED, *of_errors} == set(EXIT_STATUSES)
 
 
