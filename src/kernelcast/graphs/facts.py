@@ -41,6 +41,10 @@ class Facts:
         strides: elements between two iterations of the loops around an access, the innermost first; 0 where it stays.
         reuse: extent of the innermost loop that leaves the address unchanged (1 without); in one iteration of this
             loop, the bytes that all accesses touch and the executions of this one.
+        runs: pieces of one stride into which an access falls along the innermost loop around it; 1 where its stride
+            is always the same.
+        repeated: of a store, the product of the loops around it that move nothing and reduce nothing.
+        removable: the part of it around straight code, see `repeats.repeats`.
         index_span: terms of the index, binding or condition that the row is, a start and an end in `index_terms`.
         index_terms: see `index_terms`.
     """
@@ -66,6 +70,9 @@ class Facts:
     access_bytes: Int64[np.ndarray, "accesses 2"]
     strides: Int64[np.ndarray, "accesses loops"]
     reuse: Int64[np.ndarray, "accesses 3"]
+    runs: Int64[np.ndarray, " accesses"]
+    repeated: Int64[np.ndarray, " nodes"]
+    removable: Int64[np.ndarray, " nodes"]
     index_span: Int64[np.ndarray, "nodes 2"]
     index_terms: Int64[np.ndarray, "terms columns"]
 
@@ -75,6 +82,7 @@ def analyse(table: ProgramTable) -> Facts:
     from kernelcast.graphs.kernels.access_facts import access_facts, find_accesses
     from kernelcast.graphs.kernels.index_values import index_values
     from kernelcast.graphs.kernels.loop_facts import lanes, surroundings, unrolling
+    from kernelcast.graphs.kernels.repeats import repeats
     from kernelcast.graphs.kernels.work import work
 
     kind, role, parent, end = table.kind, table.role, table.parent, table.end
@@ -85,7 +93,7 @@ def analyse(table: ProgramTable) -> Facts:
     limit, unrolled = unrolling(kind, parent, extent, table.unroll_limit, scalar)
     flops, transcendental, iterations = work(kind, parent, extent, table.dtype, statement, place, executions)
     rows, access = find_accesses(kind, place)
-    buffer, elements, access_bytes, strides, reuse, touched, largest = access_facts(
+    buffer, elements, access_bytes, strides, reuse, runs, moving, touched, largest = access_facts(
         kind,
         role,
         end,
@@ -100,6 +108,7 @@ def analyse(table: ProgramTable) -> Facts:
         buffers.shape_offset,
         buffers.dtype_bytes,
     )
+    repeated, removable = repeats(kind, extent, loop, statement, reduction, unrolled, rows, moving)
     return Facts(
         loop=loop,
         statement=statement,
@@ -122,6 +131,9 @@ def analyse(table: ProgramTable) -> Facts:
         access_bytes=access_bytes,
         strides=strides,
         reuse=reuse,
+        runs=runs,
+        repeated=repeated,
+        removable=removable,
         index_span=span,
         index_terms=terms,
     )

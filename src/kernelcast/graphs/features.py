@@ -88,6 +88,9 @@ def statement_table(table: ProgramTable, facts: Facts) -> tuple[np.ndarray, np.n
         facts.access_bytes,
         facts.strides,
         facts.reuse,
+        facts.runs,
+        facts.repeated,
+        facts.removable,
         buffer_sizes(buffers.shape, buffers.shape_offset, buffers.dtype_bytes),
     )
 

@@ -94,6 +94,13 @@ def _access_columns(prefix: str, access: str) -> tuple[Feature, ...]:
             ANSOR,
         ),
         Feature(f"{prefix}_buffer_bytes", "bytes", "memory", f"Of {access}: size of the buffer.", ANSOR),
+        Feature(
+            f"{prefix}_runs",
+            "runs",
+            "memory",
+            f"Of {access}: pieces of one stride that the first 64 iterations of the innermost loop fall into.",
+            OWN,
+        ),
         *(
             Feature(
                 f"{prefix}_stride_{place + 1}",
@@ -121,6 +128,13 @@ STATEMENT_FEATURES: tuple[Feature, ...] = (
     ),
     Feature("depth_loops", "loops", "structure", "Loops around it.", OWN),
     Feature("lanes", "lanes", "work", "Lanes that it runs in, 1 where it is not vectorised.", ANSOR),
+    Feature(
+        "lane_parts",
+        "parts",
+        "work",
+        "Powers of two that its lanes add up to: machine vectors have such lengths, 1 where it is not vectorised.",
+        OWN,
+    ),
     Feature("straight_steps", "steps", "loops", "Copies of it in straight code.", ANSOR),
     Feature("unroll_limit_steps", "steps", "loops", "`pragma_auto_unroll_max_step` in force.", ANSOR),
     Feature(
@@ -132,6 +146,20 @@ STATEMENT_FEATURES: tuple[Feature, ...] = (
         "iterations",
         "loops",
         "The same of the innermost loops up to the first that drives none.",
+        OWN,
+    ),
+    Feature(
+        "repeated_iterations",
+        "iterations",
+        "reuse",
+        "Product of the loops around it that move nothing and reduce nothing: it makes the same values again.",
+        OWN,
+    ),
+    Feature(
+        "removable_iterations",
+        "iterations",
+        "reuse",
+        "The part of them around straight code, which LLVM does once.",
         OWN,
     ),
     Feature("is_init", "flag", "structure", "It sets the start of a reduction.", OWN),

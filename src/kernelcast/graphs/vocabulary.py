@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-FEATURE_VERSION = 2
+FEATURE_VERSION = 3
 """Version of the tables below and of the flat features; part of the hash that `Programs.feature_version` carries."""
 
 NODE_KINDS: tuple[str, ...] = (
@@ -161,6 +161,13 @@ NODE_FEATURES: tuple[Feature, ...] = (
         "Loop: its extent if vectorised; others: extent of the vectorised loop around; 0 if run one by one.",
         ANSOR,
     ),
+    Feature(
+        "lane_parts",
+        "parts",
+        "work",
+        "Powers of two that the lanes add up to: machine vectors have such lengths; 0 if run one by one.",
+        OWN,
+    ),
     Feature("unroll_limit", "steps", "loops", "Loop: `pragma_auto_unroll_max_step` in force.", ANSOR),
     Feature(
         "unrolled",
@@ -194,6 +201,13 @@ NODE_FEATURES: tuple[Feature, ...] = (
     Feature("stride_2", "elements", "memory", "Access: the same of the loop around that one, 0 without.", AUTOTVM),
     Feature("stride_3", "elements", "memory", "Access: the same of the third loop from inside, 0 without.", AUTOTVM),
     Feature("stride_4", "elements", "memory", "Access: the same of the fourth loop from inside, 0 without.", AUTOTVM),
+    Feature(
+        "runs",
+        "runs",
+        "memory",
+        "Access: pieces of one stride that the first 64 iterations of the innermost loop fall into.",
+        OWN,
+    ),
     Feature("contiguous", "flag", "memory", "Access: one element apart in the innermost loop.", OWN),
     Feature("invariant", "flag", "memory", "Access: does not move in the innermost loop.", OWN),
     Feature(
@@ -228,6 +242,14 @@ NODE_FEATURES: tuple[Feature, ...] = (
         "Access: bytes that all accesses touch between two iterations of that loop.",
         ANSOR,
     ),
+    Feature(
+        "repeated",
+        "iterations",
+        "reuse",
+        "Store: product of the loops around it that move nothing and reduce nothing; the same values again.",
+        OWN,
+    ),
+    Feature("removable", "iterations", "reuse", "Store: the part of it around straight code, done once by LLVM.", OWN),
 )
 """Columns of `AstGraphs.node_features`, in order."""
 

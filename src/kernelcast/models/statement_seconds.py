@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.flat_columns import INNER_LOOPS, RANKED_LOADS, STATEMENT_FEATURES
@@ -25,7 +25,7 @@ PACKED_LANES = 4
 """Neighbouring scalar operations in straight code that LLVM packs into one vector: the shortest vectors that all
 instruction sets have."""
 
-REORDERED_STEPS = 64
+REORDERED_STEPS = 128
 """Steps that are under way at once: reorder buffers hold 250 to 500 instructions, four or five a step. So chains
 shorter than this do not wait for each other."""
 
@@ -37,12 +37,25 @@ REGISTERS, WIDE_REGISTERS = 16, 32
 
 WIDE_LANES = 16
 
+GATHERED_SLOTS = 3
+"""Instructions for one lane of an access whose lanes are not evenly spaced: take its index out, load, put it in."""
+
+MOVED_SLOTS = 2
+"""Instructions for one lane of a sum that is no power of two long, each time it passes from one iteration to the next:
+LLVM keeps such a vector lane by lane across blocks, takes it apart and puts it together."""
+
+SCATTERED_SLOTS = 4
+"""Instructions for one element that LLVM stores by scatter, where it makes vectors of a loop over strided elements."""
+
 OVERLAP = 2.0
 """What keeps different units of a core busy overlaps, but not wholly: the p-norm between the largest (infinity) and the
 sum (1) of the times."""
 
 RATIOS = ("flops per byte", "accesses per element")
 """Units of the columns that are no whole numbers."""
+
+UNEVEN_RUNS = 1
+"""More runs than this along the lanes, and they are not evenly spaced."""
 
 ACCESSES = ("target", *(f"load{rank + 1}" for rank in range(RANKED_LOADS)))
 
@@ -90,7 +103,10 @@ class Nest:
 
     Attributes:
         vectorised: by the schedule.
-        automatic: by LLVM, since all accesses of the innermost loop are contiguous or stay.
+        automatic: by LLVM, since all accesses are contiguous or stay in the innermost loop that stays one.
+        place: of that loop, 0 for the innermost of all; further out where straight code is all that is in it.
+        across: iterations of it.
+        scattered: by LLVM too, though the stored elements are apart: with AVX-512 it can.
         vectors: instructions that one execution of the vectorised loop takes for one operation.
         copies: executions in straight code, where what is loaded twice is loaded once.
         independent: chains of dependent operations in it, of one vector each.
@@ -100,6 +116,9 @@ class Nest:
 
     vectorised: Bool[np.ndarray, " rows"]
     automatic: Bool[np.ndarray, " rows"]
+    place: Int64[np.ndarray, " rows"]
+    across: Values
+    scattered: Bool[np.ndarray, " rows"]
     vectors: Values
     copies: Values
     independent: Values
@@ -122,15 +141,8 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
         for name in ("extent", "is_reduction", "is_straight")
     )
     there, extent = extent > 0, np.maximum(extent, 1.0)
-    moves = np.stack([columns[f"{access}_stride_1"] for access in ACCESSES], axis=1)
-    automatic = (
-        ~vectorised
-        & (straight[:, 0] == 0)
-        & (reduction[:, 0] == 0)
-        & (extent[:, 0] >= lanes)
-        & (moves[:, 0] == 1)
-        & (moves <= 1).all(axis=1)
-    )
+    even = np.all([columns[f"{access}_runs"] <= UNEVEN_RUNS for access in ACCESSES], axis=0)
+    automatic, place_of, across = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=np.int64), extent[:, 0]
     copies, independent, trips = np.ones((3, len(width)))
     steps, inside, summing = vectors.copy(), np.ones(len(width), dtype=bool), np.zeros(len(width), dtype=bool)
     reducing, rolled = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=bool)
@@ -139,7 +151,14 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
         reduced = (reduction[:, place] > 0) & there[:, place]
         unrolled = of_vector | (straight[:, place] > 0)
         by_compiler = there[:, place] & ~unrolled & ~rolled & (steps * extent[:, place] <= COMPILER_STEPS)
-        rolled |= there[:, place] & ~unrolled & ~by_compiler
+        stays = there[:, place] & ~unrolled & ~by_compiler
+        first, rolled = stays & ~rolled, rolled | stays
+        moves = np.stack([columns[f"{access}_stride_{place + 1}"] for access in ACCESSES], axis=1)
+        side_by_side = ~vectorised & (extent[:, place] >= lanes) & (moves[:, 0] == 1) & (moves <= 1).all(axis=1)
+        # before straight code is packed
+        found = (first | (place == 0) & (straight[:, 0] == 0)) & side_by_side & ~reduced & even & ~automatic
+        automatic, place_of = automatic | found, np.where(found, place, place_of)
+        across = np.where(found, extent[:, place], across)
         steps *= np.where(of_vector, 1.0, extent[:, place])
         leaving = inside & ~(unrolled | by_compiler)
         inside &= unrolled | by_compiler
@@ -150,7 +169,9 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
         trips *= np.where((inside & reduced) | summing, extent[:, place], 1.0)
         reducing |= (inside & reduced) | summing
     chained = reducing & (columns["reduction_extent"] > 1) & (columns["is_init"] == 0)
-    return Nest(vectorised, automatic, vectors, copies, independent, trips, chained)
+    scattered = ~vectorised & (straight[:, 0] == 0) & (reduction[:, 0] == 0) & (extent[:, 0] >= lanes)
+    scattered &= (columns["target_stride_1"] > 1) & (lanes >= WIDE_LANES) & ~automatic
+    return Nest(vectorised, automatic, place_of, across, scattered, vectors, copies, independent, trips, chained)
 
 
 def core_seconds(columns: dict[str, Values], lanes: int, calibration: Calibration) -> Values:
@@ -161,15 +182,21 @@ def core_seconds(columns: dict[str, Values], lanes: int, calibration: Calibratio
         lanes: float32 lanes of a vector.
         calibration: speeds of the machine.
     """
+    # what LLVM takes out of a loop is done once
+    columns = {**columns, "executions": columns["executions"] / np.maximum(columns["removable_iterations"], 1.0)}
     loops = nest(columns, lanes)
     executions, width = columns["executions"], np.maximum(columns["lanes"], 1.0)
     extent = np.maximum(columns["inner1_extent"], 1.0)
     scalar_slot = 2.0 / calibration.scalar_flops_per_second
-    instructions = np.where(
-        loops.automatic, executions / extent * np.ceil(extent / lanes), executions / width * loops.vectors
-    )
+    calls = executions / np.where(loops.automatic, loops.across, width)
+    instructions = calls * np.where(loops.automatic, np.ceil(loops.across / lanes), loops.vectors)
     filled = np.where(loops.automatic, lanes, np.minimum(width, lanes))
-    packed = ~loops.vectorised & (columns["inner1_is_straight"] > 0) & (columns["inner1_is_reduction"] == 0)
+    packed = (
+        ~loops.vectorised
+        & ~loops.automatic
+        & (columns["inner1_is_straight"] > 0)
+        & (columns["inner1_is_reduction"] == 0)
+    )
     packed &= columns["target_stride_1"] == 1
     packing = np.where(packed, np.minimum(PACKED_LANES, extent), 1.0)
 
@@ -182,12 +209,19 @@ def core_seconds(columns: dict[str, Values], lanes: int, calibration: Calibratio
     registers = (WIDE_REGISTERS if lanes >= WIDE_LANES else REGISTERS) * ACCUMULATOR_SHARE
     kept = loops.chained & (loops.independent * loops.vectors <= registers)
     at_once = np.maximum(loops.independent, REORDERED_STEPS / loops.trips)
-    waiting = loops.chained * executions / width / (calibration.chained_flops_per_second * at_once)
+    steps = np.where(loops.automatic, instructions, executions / width)
+    waiting = loops.chained * steps / (calibration.chained_flops_per_second * at_once)
 
     access = _access_seconds(columns, loops, kept, packing, lanes, calibration)
-    looping = np.where(loops.automatic, instructions, executions / loops.copies) * scalar_slot
+    # straight code in the loop that the compiler makes vectors of
+    inside = np.where(loops.place > 0, loops.copies, 1.0)
+    looping = np.where(loops.automatic, instructions / inside, executions / loops.copies) * scalar_slot
     deciding = columns["is_guarded"] * np.where(loops.automatic, instructions, executions) * scalar_slot
-    return overlapped(compute, access, waiting) + looping + deciding
+    # each sum once for each round of the loop around the straight code
+    rounds = executions / loops.copies * loops.independent
+    moving = (columns["lane_parts"] > 1) * (width > lanes) * kept * rounds * width * MOVED_SLOTS * scalar_slot
+    scattering = loops.scattered * executions * SCATTERED_SLOTS * scalar_slot
+    return overlapped(compute, access, waiting) + looping + deciding + moving + scattering
 
 
 def _access_seconds(
@@ -203,8 +237,11 @@ def _access_seconds(
     extent = np.maximum(columns["inner1_extent"], 1.0)
     vectorised, automatic = loops.vectorised, loops.automatic
     wide = vectorised | automatic
-    calls = np.where(automatic, executions / extent, executions / width)
-    vectors = np.where(automatic, np.ceil(extent / lanes), loops.vectors)
+    calls = executions / np.where(automatic, loops.across, width)
+    # what is left beyond whole vectors is moved in powers of two, which are joined
+    rest = np.bitwise_count((width % lanes).astype(np.int64))
+    parts = np.floor(width / lanes) + np.where(rest > 0, 2.0 * rest - 1.0, 0.0)
+    whole, vectors = (np.where(automatic, np.ceil(loops.across / lanes), number) for number in (loops.vectors, parts))
     scalar_slot = 2.0 / calibration.scalar_flops_per_second
     byte_seconds = 1.0 / calibration.levels[0].core_bytes_per_second
     reduces = (columns["reduction_extent"] > 1) & (columns["is_init"] == 0)
@@ -213,13 +250,19 @@ def _access_seconds(
     total, listed = np.zeros(len(executions)), np.zeros(len(executions))
     for access in ACCESSES:
         there = columns[f"{access}_buffer_bytes"] > 0
-        stride, outer = columns[f"{access}_stride_1"], columns[f"{access}_stride_2"]
+        stride, outer = _stride(columns, access, loops.place), columns[f"{access}_stride_2"]
         trips, distance = np.maximum(columns[f"{access}_reuse_trips"], 1.0), columns[f"{access}_reuse_distance"]
+        summed = reduces & _is_target(columns, access)
         # in vectors: side by side one instruction a vector, the same for all lanes one, else one a lane
         count = np.where(
-            stride == 1, calls * vectors, np.where(stride == 0, calls, calls * np.where(automatic, extent, width))
+            # registers without room are put away as they are
+            stride == 1,
+            calls * np.where(summed & ~kept, whole, vectors),
+            np.where(stride == 0, calls, calls * np.where(automatic, loops.across, width)),
         )
         count = np.where(wide, count, executions / np.where(stride <= 1, packing, 1.0))
+        uneven = wide & (columns[f"{access}_runs"] > UNEVEN_RUNS)
+        count = np.where(uneven, calls * width * GATHERED_SLOTS, count)
         # what straight code has loaded, or a loop does not move, is there
         reuse = np.where((trips * distance <= loops.copies) & ~((stride == 0) & vectorised), trips, 1.0)
         reuse = np.where(
@@ -229,14 +272,20 @@ def _access_seconds(
         )
         reuse = np.where((stride == 0) & ~wide & ~first_straight, np.maximum(reuse, extent), reuse)
         # what is summed up is loaded and stored where it leaves the register
-        summed = reduces & _is_target(columns, access)
         reuse = np.where(summed, np.where(kept, loops.trips, 1.0), reuse)
-        in_one = np.where(wide & (stride == 1), np.where(automatic, lanes, np.minimum(width, lanes)), 1.0)
+        in_one = np.where(wide & (stride == 1) & ~uneven, np.where(automatic, lanes, np.minimum(width, lanes)), 1.0)
         total += there * count / reuse * np.maximum(scalar_slot, 4.0 * in_one * byte_seconds)
         listed += there
     others = np.maximum(columns["accesses"] - listed, 0.0)
     slot = np.where(wide, np.maximum(scalar_slot, 4.0 * lanes * byte_seconds), scalar_slot)
     return total + others * np.where(wide, calls * vectors, executions) * slot
+
+
+def _stride(columns: dict[str, Values], access: str, place: Int64[np.ndarray, " rows"]) -> Values:
+    """Of an access in the loop at `place`."""
+    strides = np.stack([columns[f"{access}_stride_{number + 1}"] for number in range(INNER_LOOPS)], axis=1)
+    taken: Values = np.take_along_axis(strides, place[:, None], axis=1)[:, 0]
+    return taken
 
 
 def _is_target(columns: dict[str, Values], access: str) -> Bool[np.ndarray, " rows"]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcast.graphs.kernels.compiled import compiled
-from kernelcast.graphs.kernels.index_terms import LOOP, bounds, distinct_values, value_at
+from kernelcast.graphs.kernels.index_terms import LOOP, MODULUS, TABLE, WIDTH, bounds, distinct_values, value_at
 from kernelcast.graphs.kernels.loop_facts import BINDINGS, is_loop
+from kernelcast.graphs.kernels.repeats import MARKED_LOOPS
 from kernelcast.graphs.table import ROLES
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX
 
@@ -20,6 +21,9 @@ STRIDE_LOOPS = 8
 
 LARGEST_BUFFERS = 3
 """Buffers of which a loop keeps the bytes that it touches."""
+
+RUN_ITERATIONS = 64
+"""Iterations of the innermost loop over which runs are counted: no schedule vectorises more."""
 
 _INDEX = ROLES.index("index")
 _STORE, _LOAD = NODE_KIND_INDEX["store"], NODE_KIND_INDEX["load"]
@@ -87,6 +91,48 @@ def footprint(
 
 
 @compiled
+def runs_of(
+    index: np.ndarray,
+    span: np.ndarray,
+    terms: np.ndarray,
+    tables: np.ndarray,
+    shape: np.ndarray,
+    loop: int,
+    extent: int,
+) -> int:
+    """Pieces of one stride that an access falls into along a loop, of which the first `RUN_ITERATIONS` count.
+
+    Lanes of one piece are one load, of several one load a lane: `x // 8 * 8` has two in 16 lanes, though it hardly
+    moves. `index` are the rows of the indices by dimension, `shape` the buffer's.
+    """
+    even = True
+    for dimension in range(len(shape)):
+        at = index[dimension]
+        begin, stop = (span[at, 0], span[at, 1]) if at >= 0 else (0, 0)
+        for place in range(begin, stop):
+            if terms[place, LOOP] == loop:
+                even = even and terms[place, TABLE] < 0 and terms[place, WIDTH] == 1 and terms[place, MODULUS] == 0
+    if even:
+        return 1
+    runs, last, stride = 1, 0, 0
+    for iteration in range(1, min(extent, RUN_ITERATIONS)):
+        address, step = 0, 1
+        for dimension in range(len(shape) - 1, -1, -1):
+            at = index[dimension]
+            begin, stop = (span[at, 0], span[at, 1]) if at >= 0 else (0, 0)
+            for place in range(begin, stop):
+                if terms[place, LOOP] == loop:
+                    address += value_at(terms[place], tables, iteration) * step
+            step *= shape[dimension]
+        if iteration == 1:
+            stride = address
+        elif address - last != stride:
+            runs += 1
+        last = address
+    return runs
+
+
+@compiled
 def access_facts(
     kind: np.ndarray,
     role: np.ndarray,
@@ -101,21 +147,22 @@ def access_facts(
     shape: np.ndarray,
     shape_offset: np.ndarray,
     element_bytes: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[
+    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray
+]:
     """What each access and each loop touches.
 
     `loop` is the row of the innermost loop around each row, `rows` are those of the accesses, `span`, `terms` and
     `tables` are what `index_values` gave; the other arguments are columns of the table and of the buffers.
 
     Returns:
-        By access: `elements` distinct; `bytes` [accesses, 2] touched by one execution of the innermost loop and by
-            the whole
-        program; `strides` [accesses, loops] in elements, innermost loop first, 0 where nothing moves;
+        By access: its buffer; `elements` distinct; `bytes` [accesses, 2] touched by one execution of the innermost loop
+        and by the whole program; `strides` [accesses, loops] in elements, innermost loop first, 0 where nothing moves;
         `reuse` [accesses, 3]: iterations of the innermost loop that leaves the address unchanged (1 without), bytes
-        that all accesses touch in one iteration of it, executions of the access in one iteration of it.
+        that all accesses touch in one iteration of it, executions of the access in one iteration of it; `runs`: see
+        `runs_of`; `moving`: a bit for each loop around, the innermost lowest, set where the address moves in it.
         By row: `touched` [rows, 2]: distinct bytes in one execution of a loop (row 0: of the program), and in one of
-            its
-        iterations; `largest` [rows, buffers]: the first of these for the buffers with the most bytes.
+        its iterations; `largest` [rows, buffers]: the first of these for the buffers with the most bytes.
     """
     count, accesses = len(kind), len(rows)
     buffer = np.empty(accesses, np.int32)
@@ -135,6 +182,7 @@ def access_facts(
     inner = np.full(accesses, CACHE_LINE_BYTES, np.int64)
     strides, loops_added = np.zeros((accesses, STRIDE_LOOPS), np.int64), np.zeros(accesses, np.int32)
     reuse, executions = np.zeros((accesses, 3), np.int64), np.ones(accesses, np.int64)
+    runs, moving = np.ones(accesses, np.int64), np.zeros(accesses, np.int64)
     for access in range(accesses):
         reuse[access, 0] = 1
     touched, largest = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST_BUFFERS), np.int64)
@@ -170,10 +218,15 @@ def access_facts(
                 now[access] = lines * CACHE_LINE_BYTES
             elif reuse[access, 0] == 1:
                 reuse[access, 0], reuse[access, 1], reuse[access, 2] = extent[row], touched[row, 1], executions[access]
+            if moves and loops_added[access] < MARKED_LOOPS:
+                moving[access] |= 1 << loops_added[access]
             if loops_added[access] < STRIDE_LOOPS:
                 strides[access, loops_added[access]] = abs(stride)
             if loops_added[access] == 0:
                 inner[access] = now[access]
+                runs[access] = runs_of(
+                    index[access], span, terms, tables, shape[offset : offset + rank], row, extent[row]
+                )
             loops_added[access] += 1
             executions[access] *= extent[row]
         touched[row, 0] = footprint(first, last, now, buffer, of_buffer, largest[row])
@@ -188,4 +241,4 @@ def access_facts(
     bytes_touched = np.empty((accesses, 2), np.int64)
     for access in range(accesses):
         bytes_touched[access, 0], bytes_touched[access, 1] = inner[access], now[access]
-    return buffer, elements, bytes_touched, strides, reuse, touched, largest
+    return buffer, elements, bytes_touched, strides, reuse, runs, moving, touched, largest

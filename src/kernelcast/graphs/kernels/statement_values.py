@@ -6,6 +6,7 @@ import numpy as np
 
 from kernelcast.graphs.flat_columns import ACCESS_WIDTH, INNER_LOOPS, RANKED_LOADS, STATEMENT_FEATURES, STATEMENT_INDEX
 from kernelcast.graphs.kernels.compiled import compiled
+from kernelcast.graphs.kernels.repeats import lane_parts
 from kernelcast.graphs.table import ROLES
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX
 
@@ -16,6 +17,8 @@ _TRANSCENDENTAL, _DEPTH = STATEMENT_INDEX["transcendental_flops"], STATEMENT_IND
 _LANES, _STEPS = STATEMENT_INDEX["lanes"], STATEMENT_INDEX["straight_steps"]
 _LIMIT, _PARALLEL_EXTENT = STATEMENT_INDEX["unroll_limit_steps"], STATEMENT_INDEX["parallel_extent"]
 _REDUCTION, _INNER_REDUCTION = STATEMENT_INDEX["reduction_extent"], STATEMENT_INDEX["inner_reduction_extent"]
+_LANE_PARTS = STATEMENT_INDEX["lane_parts"]
+_REPEATED, _REMOVABLE = STATEMENT_INDEX["repeated_iterations"], STATEMENT_INDEX["removable_iterations"]
 _IS_INIT, _IS_GUARDED = STATEMENT_INDEX["is_init"], STATEMENT_INDEX["is_guarded"]
 _ACCESSES, _INTENSITY = STATEMENT_INDEX["accesses"], STATEMENT_INDEX["intensity"]
 _LOOP_EXTENT, _LOOP_BYTES = STATEMENT_INDEX["inner1_extent"], STATEMENT_INDEX["inner1_touched_bytes"]
@@ -31,7 +34,7 @@ _BLOCK, _INIT, _BRANCH = (NODE_KIND_INDEX[kind] for kind in ("block", "init", "b
 def nothing() -> np.ndarray:
     """The row of a statement that is not there."""
     row = np.zeros(WIDTH, np.float64)
-    row[_PARALLEL_EXTENT] = row[_REDUCTION] = row[_INNER_REDUCTION] = 1
+    row[_PARALLEL_EXTENT] = row[_REDUCTION] = row[_INNER_REDUCTION] = row[_REPEATED] = row[_REMOVABLE] = 1
     return row
 
 
@@ -56,14 +59,15 @@ def put_access(
     access_bytes: np.ndarray,
     strides: np.ndarray,
     reuse: np.ndarray,
+    runs: np.ndarray,
 ) -> None:
     """Writes the columns of one access, in the order of the table."""
     values[0], values[1] = access_bytes[access, 0], access_bytes[access, 1]
     values[2] = executions / elements[access]
     values[3], values[4], values[5] = reuse[access, 0], reuse[access, 1], reuse[access, 2]
-    values[6] = size
+    values[6], values[7] = size, runs[access]
     for place in range(INNER_LOOPS):
-        values[7 + place] = strides[access, place]
+        values[8 + place] = strides[access, place]
 
 
 @compiled
@@ -146,6 +150,9 @@ def statement_values(
     access_bytes: np.ndarray,
     strides: np.ndarray,
     reuse: np.ndarray,
+    runs: np.ndarray,
+    repeated: np.ndarray,
+    removable: np.ndarray,
     sizes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of all statements in program order, and the row of the table of each.
@@ -163,7 +170,8 @@ def statement_values(
         row = rows[place]
         here = values[place]
         here[_EXECUTIONS], here[_FLOPS], here[_TRANSCENDENTAL] = executions[row], flops[row], transcendental[row]
-        here[_LANES], here[_LIMIT] = lanes[row], unroll_limit[row]
+        here[_LANES], here[_LANE_PARTS], here[_LIMIT] = lanes[row], lane_parts(lanes[row]), unroll_limit[row]
+        here[_REPEATED], here[_REMOVABLE] = repeated[row], removable[row]
         put_surroundings(here, row, kind, role, parent, end, extent, loop, reduction, unrolled, flops, touched)
     largest = np.full((count, RANKED_LOADS), -1, np.int32)
     distinct_bytes = np.zeros(count, np.int64)
@@ -177,7 +185,7 @@ def statement_values(
         if kind[row] == _STORE:
             size = sizes[access_buffer[access]]
             target = values[place, _TARGET : _TARGET + ACCESS_WIDTH]
-            put_access(target, access, executions[row], size, elements, access_bytes, strides, reuse)
+            put_access(target, access, executions[row], size, elements, access_bytes, strides, reuse, runs)
             continue
         moved = access
         for rank in range(RANKED_LOADS):
@@ -196,5 +204,5 @@ def statement_values(
                 first = _LOADS + rank * ACCESS_WIDTH
                 size = sizes[access_buffer[access]]
                 load = here[first : first + ACCESS_WIDTH]
-                put_access(load, access, executions[rows[place]], size, elements, access_bytes, strides, reuse)
+                put_access(load, access, executions[rows[place]], size, elements, access_bytes, strides, reuse, runs)
     return values, rows[:count]

@@ -6,6 +6,7 @@ import numpy as np
 
 from kernelcast.graphs.kernels.compiled import compiled
 from kernelcast.graphs.kernels.loop_facts import BINDINGS, INDICES, is_loop
+from kernelcast.graphs.kernels.repeats import lane_parts
 from kernelcast.graphs.kernels.work import is_float
 from kernelcast.graphs.vocabulary import NODE_FEATURE_INDEX, NODE_FEATURES, NODE_KIND_INDEX
 
@@ -17,6 +18,8 @@ WIDTH = len(NODE_FEATURES)
 _EXECUTIONS, _CHILDREN, _POSITION = (NODE_FEATURE_INDEX[name] for name in ("executions", "children", "position"))
 _EXTENT, _ITERATIONS, _FLOPS = (NODE_FEATURE_INDEX[name] for name in ("extent", "iterations_below", "flops_below"))
 _BYTES_BELOW, _REDUCTION, _LANES = (NODE_FEATURE_INDEX[name] for name in ("bytes_below", "reduction", "lanes"))
+_LANE_PARTS, _RUNS = NODE_FEATURE_INDEX["lane_parts"], NODE_FEATURE_INDEX["runs"]
+_REPEATED, _REMOVABLE = NODE_FEATURE_INDEX["repeated"], NODE_FEATURE_INDEX["removable"]
 _UNROLL_LIMIT, _UNROLLED = NODE_FEATURE_INDEX["unroll_limit"], NODE_FEATURE_INDEX["unrolled"]
 _TOP_DOWN, _BOTTOM_UP = NODE_FEATURE_INDEX["top_down"], NODE_FEATURE_INDEX["bottom_up"]
 _LARGEST = NODE_FEATURE_INDEX["largest_bytes"]
@@ -29,7 +32,7 @@ _INVARIANT, _INNER_BYTES = NODE_FEATURE_INDEX["invariant"], NODE_FEATURE_INDEX["
 _TOUCHED_BYTES, _REUSE = NODE_FEATURE_INDEX["touched_bytes"], NODE_FEATURE_INDEX["reuse"]
 _REUSE_TRIPS, _REUSE_DISTANCE = NODE_FEATURE_INDEX["reuse_trips"], NODE_FEATURE_INDEX["reuse_distance"]
 _REUSE_BYTES = NODE_FEATURE_INDEX["reuse_bytes"]
-_CONSTANT, _BLOCK, _BRANCH = (NODE_KIND_INDEX[kind] for kind in ("constant", "block", "branch"))
+_CONSTANT, _BLOCK, _BRANCH, _STORE = (NODE_KIND_INDEX[kind] for kind in ("constant", "block", "branch", "store"))
 _FIRST_AXIS, _LAST_AXIS = NODE_KIND_INDEX["axis_spatial"], NODE_KIND_INDEX["axis_other"]
 _REDUCE = NODE_KIND_INDEX["axis_reduce"]
 _LOGGED = np.array([feature.unit != "flag" for feature in NODE_FEATURES])
@@ -77,6 +80,7 @@ def put_access(
     access_bytes: np.ndarray,
     strides: np.ndarray,
     reuse: np.ndarray,
+    runs: np.ndarray,
     shape: np.ndarray,
     shape_offset: np.ndarray,
     element_bytes: np.ndarray,
@@ -91,6 +95,7 @@ def put_access(
     features[_TEMPORARY] = temporary[buffer]
     for place in range(SHOWN_STRIDES):
         features[_STRIDE + place] = strides[access, place]
+    features[_RUNS] = runs[access]
     features[_CONTIGUOUS], features[_INVARIANT] = strides[access, 0] == 1, strides[access, 0] == 0
     features[_INNER_BYTES], features[_TOUCHED_BYTES] = access_bytes[access, 0], access_bytes[access, 1]
     features[_REUSE] = executions / elements[access]
@@ -125,6 +130,9 @@ def node_features(
     access_bytes: np.ndarray,
     strides: np.ndarray,
     reuse: np.ndarray,
+    runs: np.ndarray,
+    repeated: np.ndarray,
+    removable: np.ndarray,
     shape: np.ndarray,
     shape_offset: np.ndarray,
     element_bytes: np.ndarray,
@@ -145,6 +153,7 @@ def node_features(
             features[_FLOPS], features[_BYTES_BELOW] = flops[row], touched[row, 0]
             features[_REDUCTION], features[_UNROLLED] = reduction[row], unrolled[row]
             features[_LANES] = lanes[row] if lanes[row] > 1 and not scalar[row] else 0
+            features[_LANE_PARTS] = lane_parts(int(features[_LANES]))
             features[_UNROLL_LIMIT] = unroll_limit[row]
             features[_TOP_DOWN] = executions[row] * extent[row]
             features[_BOTTOM_UP] = iterations[row] // extent[row]
@@ -157,7 +166,7 @@ def node_features(
         else:
             features[_IS_FLOAT], features[_DTYPE_BYTES] = is_float(dtype[row]), dtype_bytes[row]
             if statement[row] >= 0 and kind[row] != _BRANCH and lanes[row] > 1:
-                features[_LANES] = lanes[row]
+                features[_LANES], features[_LANE_PARTS] = lanes[row], lane_parts(lanes[row])
             if kind[row] == _CONSTANT:
                 features[_MAGNITUDE] = min(abs(value[row]), MAGNITUDE_LIMIT)
             if access[row] >= 0:
@@ -170,11 +179,14 @@ def node_features(
                     access_bytes,
                     strides,
                     reuse,
+                    runs,
                     shape,
                     shape_offset,
                     element_bytes,
                     temporary,
                 )
+                if kind[row] == _STORE:
+                    features[_REPEATED], features[_REMOVABLE] = repeated[row], removable[row]
         for column in range(WIDTH):
             if features[column] != 0:
                 natural = features[column]
