@@ -18,8 +18,14 @@ from kernelcast.machine import Calibration
 TRANSCENDENTAL_SLOTS = 20
 """Instructions of one exp, tanh or the like: a polynomial of about ten terms and what surrounds it."""
 
-COMPILER_STEPS = 64
-"""LLVM unrolls a loop by itself where its whole body is short: its limit is 300 instructions, four or five a step."""
+COMPILER_INSTRUCTIONS = 256
+"""LLVM unrolls a loop by itself where its whole body has fewer: its limit is 300, of which indices take a part."""
+
+SHORTEST_LOOP = 4
+"""Iterations below which LLVM makes no vectors of a loop."""
+
+INTERLEAVED = 8
+"""Elements between two loads that LLVM still makes vectors of: it loads all between them and picks."""
 
 PACKED_LANES = 4
 """Neighbouring scalar operations in straight code that LLVM packs into one vector: the shortest vectors that all
@@ -144,19 +150,24 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
     even = np.all([columns[f"{access}_runs"] <= UNEVEN_RUNS for access in ACCESSES], axis=0)
     automatic, place_of, across = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=np.int64), extent[:, 0]
     copies, independent, trips = np.ones((3, len(width)))
-    steps, inside, summing = vectors.copy(), np.ones(len(width), dtype=bool), np.zeros(len(width), dtype=bool)
+    steps, inside, summing = (
+        vectors * (columns["accesses"] + columns["flops"]),
+        np.ones(len(width), dtype=bool),
+        np.zeros(len(width), dtype=bool),
+    )
     reducing, rolled = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=bool)
     for place in range(INNER_LOOPS):
         of_vector = vectorised if place == 0 else np.zeros(len(width), dtype=bool)
         reduced = (reduction[:, place] > 0) & there[:, place]
         unrolled = of_vector | (straight[:, place] > 0)
-        by_compiler = there[:, place] & ~unrolled & ~rolled & (steps * extent[:, place] <= COMPILER_STEPS)
+        by_compiler = there[:, place] & ~unrolled & ~rolled & (steps * extent[:, place] <= COMPILER_INSTRUCTIONS)
         stays = there[:, place] & ~unrolled & ~by_compiler
         first, rolled = stays & ~rolled, rolled | stays
         moves = np.stack([columns[f"{access}_stride_{place + 1}"] for access in ACCESSES], axis=1)
-        side_by_side = ~vectorised & (extent[:, place] >= lanes) & (moves[:, 0] == 1) & (moves <= 1).all(axis=1)
+        side_by_side = ~vectorised & (extent[:, place] >= SHORTEST_LOOP) & (moves[:, 0] == 1)
+        side_by_side &= (moves <= INTERLEAVED).all(axis=1) & (even | (place > 0))
         # before straight code is packed
-        found = (first | (place == 0) & (straight[:, 0] == 0)) & side_by_side & ~reduced & even & ~automatic
+        found = (first | (place == 0) & (straight[:, 0] == 0)) & side_by_side & ~reduced & ~automatic
         automatic, place_of = automatic | found, np.where(found, place, place_of)
         across = np.where(found, extent[:, place], across)
         steps *= np.where(of_vector, 1.0, extent[:, place])
@@ -189,7 +200,7 @@ def core_seconds(columns: dict[str, Values], lanes: int, calibration: Calibratio
     extent = np.maximum(columns["inner1_extent"], 1.0)
     scalar_slot = 2.0 / calibration.scalar_flops_per_second
     calls = executions / np.where(loops.automatic, loops.across, width)
-    instructions = calls * np.where(loops.automatic, np.ceil(loops.across / lanes), loops.vectors)
+    instructions = calls * np.where(loops.automatic, _pieces(loops.across, lanes), loops.vectors)
     filled = np.where(loops.automatic, lanes, np.minimum(width, lanes))
     packed = (
         ~loops.vectorised
@@ -241,7 +252,7 @@ def _access_seconds(
     # what is left beyond whole vectors is moved in powers of two, which are joined
     rest = np.bitwise_count((width % lanes).astype(np.int64))
     parts = np.floor(width / lanes) + np.where(rest > 0, 2.0 * rest - 1.0, 0.0)
-    whole, vectors = (np.where(automatic, np.ceil(loops.across / lanes), number) for number in (loops.vectors, parts))
+    whole, vectors = (np.where(automatic, _pieces(loops.across, lanes), number) for number in (loops.vectors, parts))
     scalar_slot = 2.0 / calibration.scalar_flops_per_second
     byte_seconds = 1.0 / calibration.levels[0].core_bytes_per_second
     reduces = (columns["reduction_extent"] > 1) & (columns["is_init"] == 0)
@@ -279,6 +290,12 @@ def _access_seconds(
     others = np.maximum(columns["accesses"] - listed, 0.0)
     slot = np.where(wide, np.maximum(scalar_slot, 4.0 * lanes * byte_seconds), scalar_slot)
     return total + others * np.where(wide, calls * vectors, executions) * slot
+
+
+def _pieces(count: Values, lanes: int) -> Values:
+    """Machine vectors, whole ones and then powers of two, that so many lanes take."""
+    pieces: Values = np.floor(count / lanes) + np.bitwise_count((count % lanes).astype(np.int64))
+    return pieces
 
 
 def _stride(columns: dict[str, Values], access: str, place: Int64[np.ndarray, " rows"]) -> Values:
