@@ -9,6 +9,10 @@ from jaxtyping import Float32, Int8, Int16, Int32, Int64
 
 from kernelcast.graphs.ragged import PROGRAM, View, along
 
+ESTIMATES = "estimates"
+"""The view with what the analytical model makes of each program, as flat features. Models add it where they look at it
+(`models.estimate_table`); no store holds it, so that a change of that model makes no store old."""
+
 
 @dataclass(frozen=True)
 class GraphView(View):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from kernelcast.graphs.features import PARALLEL_STARTS, natural
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
+from kernelcast.models.compiled_nest import natural_columns
 from kernelcast.models.machine_model import MachineModel
 from kernelcast.models.speeds import calibration_of, memory_seconds
-from kernelcast.models.statement_seconds import core_seconds, natural_columns, overlapped
+from kernelcast.models.statement_seconds import StatementSeconds, core_seconds, overlapped
 
 
 class AnalyticalModel(MachineModel):
@@ -22,10 +25,12 @@ class AnalyticalModel(MachineModel):
         access  = loads and stores that no register saves / rate of the first cache
         waiting = steps / (rate of dependent additions * chains at once)
 
-    Iterations of loops that stay loops and conditions come on top. With the cores helping as in the roofline, the bytes
+    Iterations of loops that stay loops and conditions come on top, and what some lanes and strides cost. The loops are
+    those of the compiled program (`compiled_nest`): LLVM unrolls short ones, makes vectors of the innermost one that
+    stays, and does once what a loop would repeat. With the cores helping as in the roofline, the bytes
     m_i past each cache (none where it holds all) and the bandwidth B_i of the next level::
 
-        core    = sum over statements of (compute, access, waiting + loops) / cores helping
+        core    = sum over statements of (overlapped(compute, access, waiting) + overhead) / cores helping
         memory  = sum over i of m_i / B_i                      one level after the other
         seconds = overlapped(core, memory) + starts of parallel loops + the call
 
@@ -41,13 +46,35 @@ class AnalyticalModel(MachineModel):
         self, programs: Programs, rows: Int64[np.ndarray, "rows"], machine: Machine
     ) -> Float64[np.ndarray, "rows"]:
         """See the class."""
-        return program_seconds(programs.view("statements", rows), programs.view("features", rows), machine)
+        return estimate(programs.view("statements", rows), programs.view("features", rows), machine).seconds
 
 
-def program_seconds(
-    statements: StatementRows, features: FlatFeatures, machine: Machine
-) -> Float64[np.ndarray, " programs"]:
-    """Seconds of each program on one machine.
+@dataclass(frozen=True)
+class Estimate:
+    """What the analytical model makes of programs.
+
+    Attributes:
+        seconds: of each program.
+        memory: the part of the memory behind the first cache.
+        statements: seconds of one core for each statement.
+        helping: cores that share a statement.
+        counts: statements of each program.
+    """
+
+    seconds: Float64[np.ndarray, " programs"]
+    memory: Float64[np.ndarray, " programs"]
+    statements: StatementSeconds
+    helping: Float64[np.ndarray, " statements"]
+    counts: Int64[np.ndarray, " programs"]
+
+    def of_programs(self, seconds: Float64[np.ndarray, " statements"]) -> Float64[np.ndarray, " programs"]:
+        """Sums over the statements of each program, the cores sharing the work."""
+        program = np.repeat(np.arange(len(self.counts)), self.counts)
+        return np.bincount(program, seconds / self.helping, len(self.counts))
+
+
+def estimate(statements: StatementRows, features: FlatFeatures, machine: Machine) -> Estimate:
+    """Seconds of each program on one machine, and what they are made of.
 
     Args:
         statements: the `statements` view.
@@ -58,12 +85,10 @@ def program_seconds(
     columns = natural_columns(statements)
     parallel = np.maximum(np.round(columns["parallel_extent"]), 1.0)
     helping = parallel / np.ceil(parallel / machine.cores)
-    counts = statements.counts("row")
-    program = np.repeat(np.arange(len(counts)), counts)
-    shared = core_seconds(columns, machine.vector_lanes, calibration) / helping
-    core = np.bincount(program, shared, len(counts))
+    of_statements = core_seconds(columns, machine.vector_lanes, calibration)
     memory = memory_seconds(features, machine, calibration).sum(axis=1)
-    seconds: Float64[np.ndarray, " programs"] = overlapped(core, memory) + calibration.call_seconds
+    found = Estimate(np.zeros(len(features)), memory, of_statements, helping, statements.counts("row"))
+    seconds = overlapped(found.of_programs(of_statements.total), memory) + calibration.call_seconds
     if calibration.parallel_start_seconds > 0:
         seconds += natural(features, PARALLEL_STARTS) * calibration.parallel_start_seconds
-    return seconds
+    return replace(found, seconds=seconds)

@@ -17,6 +17,7 @@ from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import describe, revive
+from kernelcast.models.estimate_table import ESTIMATE, estimate_table
 from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.rounds import Rounds
@@ -69,6 +70,7 @@ class Table:
         group_sizes: programs of each workload, in the order of the rows.
         log_seconds: the times, for the metrics.
         workload: of each row.
+        start: what learning starts from, in the unit of the library's output; None starts from nothing.
     """
 
     columns: tuple[str, ...]
@@ -77,6 +79,7 @@ class Table:
     group_sizes: Int64[np.ndarray, "workloads"]
     log_seconds: Float64[np.ndarray, "programs"]
     workload: Integer[np.ndarray, "programs"]
+    start: Float64[np.ndarray, "programs"] | None
 
 
 class BoostedTrees(ABC):
@@ -90,6 +93,8 @@ class BoostedTrees(ABC):
         view: where the columns come from: `features`, or `trace`, which programs without a module have too.
         pooled: views with several rows a program (`statements`, `per_store`) whose columns are added, as sum and as
             maximum over the rows.
+        estimate: learn how far the analytical model is off: start from its estimate, with `estimate_table` as further
+            columns.
 
     Raises:
         ConfigError: the library has nothing like the loss, or there is no such view.
@@ -114,6 +119,7 @@ class BoostedTrees(ABC):
         seed: int,
         view: str = "features",
         pooled: Sequence[str] = (),
+        estimate: bool = False,
     ) -> None:
         if loss.aim is None or loss.aim not in self.objectives:
             raise ConfigError(
@@ -125,7 +131,7 @@ class BoostedTrees(ABC):
         self._loss = loss
         self._aim: Aim = loss.aim
         self._seed = seed
-        self._view, self._pooled = view, tuple(pooled)
+        self._view, self._pooled, self._estimate = view, tuple(pooled), estimate
         self._columns: tuple[str, ...] = ()
         self._feature_version: str | None = None
         self._trees: Any = None
@@ -160,7 +166,7 @@ class BoostedTrees(ABC):
             )
         if len(programs) == 0:
             return np.zeros(0, dtype=np.float64)
-        return as_prediction(self._aim, self._output(table.values))
+        return as_prediction(self._aim, self._output(table.values, self._start(table)))
 
     def save(self, directory: Path) -> None:
         """Writes the trees in the library's own format; settings in a file of our own, since it does not keep all."""
@@ -172,6 +178,7 @@ class BoostedTrees(ABC):
             "seed": self._seed,
             "view": self._view,
             "pooled": list(self._pooled),
+            "estimate": self._estimate,
             "columns": list(self._columns),
             "feature_version": self._feature_version,
         }
@@ -196,6 +203,7 @@ class BoostedTrees(ABC):
                 settings["seed"],
                 settings["view"],
                 settings["pooled"],
+                settings["estimate"],
             )
             model._columns = tuple(settings["columns"])
             model._feature_version = settings["feature_version"]
@@ -211,8 +219,10 @@ class BoostedTrees(ABC):
         """The trees up to the best round; `tables` has `train`, and `valid` unless there are no such programs."""
 
     @abstractmethod
-    def _output(self, values: Float32[np.ndarray, "programs columns"]) -> np.ndarray:
-        """What the trees say of each row; see `as_prediction`."""
+    def _output(
+        self, values: Float32[np.ndarray, "programs columns"], start: Float64[np.ndarray, "programs"] | None
+    ) -> np.ndarray:
+        """What the trees say of each row, see `as_prediction`, with what they start from."""
 
     @abstractmethod
     def _read(self, path: Path) -> Any:
@@ -223,7 +233,15 @@ class BoostedTrees(ABC):
         """
 
     def _table(self, programs: Programs) -> FlatFeatures:
-        return table_of(programs, self._view, self._pooled)
+        table = table_of(programs, self._view, self._pooled)
+        if not self._estimate:
+            return table
+        further = estimate_table(programs, f"{self.package} with model.estimate=true")
+        return FlatFeatures(table.names + further.names, np.concatenate([table.values, further.values], axis=1))
+
+    def _start(self, table: FlatFeatures) -> Float64[np.ndarray, "programs"] | None:
+        """The estimate as an output of the trees, see `as_prediction`; none where they start from nothing."""
+        return as_prediction(self._aim, table.column(ESTIMATE)) if self._estimate else None
 
     def _labelled(self, programs: Programs) -> Table:
         programs = programs.select(np.argsort(programs.workload, kind="stable"))
@@ -237,7 +255,15 @@ class BoostedTrees(ABC):
         if self._aim is not Aim.SQUARED_ERROR:
             labels = relevance(labels, programs.workload)
         sizes = np.unique(programs.workload, return_counts=True)[1].astype(np.int64)
-        return Table(table.names, table.values, labels, sizes, programs.log_seconds, programs.workload)
+        return Table(
+            table.names,
+            table.values,
+            labels,
+            sizes,
+            programs.log_seconds,
+            programs.workload,
+            self._start(table),
+        )
 
 
 def relevance(

@@ -9,7 +9,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 
 from kernelcast.models.gradient_boosting import BoostedTrees, BoostingSettings, Table, as_prediction
 from kernelcast.models.losses import Aim
@@ -114,8 +114,12 @@ class LightGBMModel(BoostedTrees):
         kept = booster.model_to_string(num_iteration=rounds.best + 1)
         return lightgbm.Booster(model_str=kept)
 
-    def _output(self, values: Float32[np.ndarray, "programs columns"]) -> np.ndarray:
-        return np.asarray(self._trees.predict(values, num_threads=self._settings.threads))
+    def _output(
+        self, values: Float32[np.ndarray, "programs columns"], start: Float64[np.ndarray, "programs"] | None
+    ) -> np.ndarray:
+        grown = np.asarray(self._trees.predict(values, num_threads=self._settings.threads))
+        # the trees do not know what they started from
+        return grown if start is None else grown + start
 
     def _read(self, path: Path) -> lightgbm.Booster:
         try:
@@ -132,6 +136,7 @@ def _dataset(
         table.values,
         label=table.labels,
         group=table.group_sizes if ranked else None,
+        init_score=table.start,
         params=parameters,
         reference=reference,
     )

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
+from kernelcast.graphs.views import ESTIMATES
 from kernelcast.models.batching import SequentialBatches, moments
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import (
@@ -27,6 +28,7 @@ from kernelcast.models.description import (
     revive,
     revive_factory,
 )
+from kernelcast.models.estimate_table import with_estimates
 from kernelcast.models.losses import Loss
 from kernelcast.models.networks.network import Network
 from kernelcast.models.networks.widths import SMALLEST, ViewWidths, widths_of
@@ -67,7 +69,7 @@ class NeuralModel:
         self._feature_version: str | None = None
         # the smallest network there is: wrong settings are found now, before any data is read
         with torch_settings(trainer, seed):
-            self._make_network(widths=SMALLEST)
+            self._views = self._make_network(widths=SMALLEST).views
 
     @property
     def kind(self) -> PredictionKind:
@@ -81,6 +83,7 @@ class NeuralModel:
             KernelcastError: nothing to learn from, or the loss is no longer a number.
         """
         require_learnable(train, self._loss)
+        train, valid = self._seen(train), self._seen(valid)
         self._widths = widths_of(train)
         with torch_settings(self._trainer, self._seed):
             network = self._make_network(widths=self._widths)
@@ -98,6 +101,7 @@ class NeuralModel:
         """One number a program, lower is faster, in the unit that `kind` tells."""
         require_version(self._feature_version, programs, self._name)
         assert self._network is not None
+        programs = self._seen(programs)
         device = prediction_device(self._trainer)
         parts = [np.zeros(0, dtype=np.float64)]
         with torch_settings(self._trainer, self._seed), torch.inference_mode():
@@ -143,6 +147,10 @@ class NeuralModel:
                 f"{directory} is not a whole saved model ({error}); run `dvc repro train`"
             ) from error
         return model
+
+    def _seen(self, programs: Programs) -> Programs:
+        """With the estimates, where the network looks at them."""
+        return with_estimates(programs, self._name) if ESTIMATES in self._views else programs
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -16,7 +16,15 @@ from jaxtyping import Float32, Int64
 from torch import Tensor
 
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.views import AstGraphs, DataflowGraphs, FlatFeatures, GraphView, StatementRows, TraceTokens
+from kernelcast.graphs.views import (
+    ESTIMATES,
+    AstGraphs,
+    DataflowGraphs,
+    FlatFeatures,
+    GraphView,
+    StatementRows,
+    TraceTokens,
+)
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,7 @@ MAKERS: dict[str, Callable[[Any], ViewBatch]] = {
     "statements": row_batch,
     "per_store": row_batch,
     "trace": step_batch,
+    ESTIMATES: flat_batch,
 }
 """What makes the batch of each view."""
 
@@ -203,6 +212,7 @@ ELEMENTS: dict[str, str | None] = {
     "statements": "row",
     "per_store": "row",
     "trace": "step",
+    ESTIMATES: None,
 }
 """What a program has many of in each view; None where it has one row."""
 

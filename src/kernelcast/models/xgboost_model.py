@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import xgboost
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 
 from kernelcast.models.gradient_boosting import BoostedTrees, BoostingSettings, Table, as_prediction
 from kernelcast.models.losses import Aim
@@ -85,6 +85,7 @@ class XGBoostModel(BoostedTrees):
                 table.values,
                 label=table.labels,
                 qid=np.repeat(np.arange(len(table.group_sizes)), table.group_sizes),
+                base_margin=table.start,
                 nthread=self._settings.threads,
             )
             for part, table in tables.items()
@@ -104,8 +105,11 @@ class XGBoostModel(BoostedTrees):
         )
         return booster[: rounds.best + 1]
 
-    def _output(self, values: Float32[np.ndarray, "programs columns"]) -> np.ndarray:
-        return np.asarray(self._trees.predict(xgboost.DMatrix(values, nthread=self._settings.threads)))
+    def _output(
+        self, values: Float32[np.ndarray, "programs columns"], start: Float64[np.ndarray, "programs"] | None
+    ) -> np.ndarray:
+        matrix = xgboost.DMatrix(values, base_margin=start, nthread=self._settings.threads)
+        return np.asarray(self._trees.predict(matrix))
 
     def _read(self, path: Path) -> xgboost.Booster:
         booster = xgboost.Booster({"nthread": self._settings.threads})

@@ -40,7 +40,8 @@ def make_programs(
     workloads: int = 4, per_workload: int = 24, nodes: tuple[int, int] = (6, 30), seed: int = 0
 ) -> Programs:
     """Random trees; the time grows with a feature of the nodes and falls with the share of vectorised loops."""
-    random = np.random.default_rng(seed)
+    # one for what depends on no number of columns, so that a further column changes neither trees nor times
+    random, of_columns = np.random.default_rng(seed), np.random.default_rng([seed, 1])
     count = workloads * per_workload
     sizes = random.integers(nodes[0], nodes[1] + 1, size=count)
     offset = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -56,13 +57,13 @@ def make_programs(
             random.random(size) < 0.5, random.integers(1, 5, size), random.integers(6, len(NODE_KINDS), size)
         )
         level = random.normal()
-        feature = random.normal(size=(size, len(NODE_FEATURES))) + level
+        feature = of_columns.normal(size=(size, len(NODE_FEATURES))) + level
+        feature[:, 0] = random.normal(size=size) + level
         feature[:, 1] = scale[workload[program]]
+        mean = feature[:, 0].mean()
         share = float(np.mean(kind == vectorized))
-        labels.append(-9 + scale[workload[program]] + 0.7 * feature[:, 0].mean() - 2.0 * share + 0.02 * random.normal())
-        flat.append(
-            [20 + scale[workload[program]], 18, 17, np.log1p(share), np.log1p(1.0), np.log1p(4.0), feature[:, 0].mean()]
-        )
+        labels.append(-9 + scale[workload[program]] + 0.7 * mean - 2.0 * share + 0.02 * random.normal())
+        flat.append([20 + scale[workload[program]], 18, 17, np.log1p(share), np.log1p(1.0), np.log1p(4.0), mean])
         parents.append(parent)
         depths.append(depth)
         kinds.append(kind)
@@ -89,9 +90,11 @@ def make_programs(
         "ast": trees,
         "dataflow": as_dataflow(trees),
         "features": FlatFeatures(FLAT_NAMES, flat_values),
-        "statements": made_up_rows(random, flat_values, tuple(feature.name for feature in STATEMENT_FEATURES)),
-        "per_store": made_up_rows(random, flat_values, STORE_NAMES),
-        "trace": made_up_trace(random, flat_values),
+        "statements": made_up_rows(
+            np.random.default_rng([seed, 2]), flat_values, tuple(feature.name for feature in STATEMENT_FEATURES)
+        ),
+        "per_store": made_up_rows(np.random.default_rng([seed, 3]), flat_values, STORE_NAMES),
+        "trace": made_up_trace(np.random.default_rng([seed, 4]), flat_values),
     }
     return Programs.in_memory(
         views,
@@ -154,6 +157,15 @@ def random_tree(random: np.random.Generator, size: int) -> tuple[np.ndarray, np.
     return parent, depth
 
 
+def merged(entries: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """Both, the second where both have an entry, as Hydra composes them."""
+    both = {
+        key: merged(entries[key], value) if isinstance(value, dict) and isinstance(entries.get(key), dict) else value
+        for key, value in over.items()
+    }
+    return {**entries, **both}
+
+
 def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
     """The file conf/GROUP/NAME.yaml, with the files of the group that it takes in, with some entries changed."""
     entries = yaml.safe_load((CONF / group / f"{name}.yaml").read_text())
@@ -161,7 +173,7 @@ def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
         if taken != "_self_":
             source, _, place = taken.partition("@")
             into, member = place.split(".")
-            entries[into][member] = {**configured(group, source), **entries[into][member]}
+            entries[into][member] = merged(configured(group, source), entries[into][member])
     return {**entries, **changes}
 
 

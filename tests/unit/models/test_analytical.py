@@ -9,8 +9,9 @@ from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
 from kernelcast.machine import Calibration, MemoryLevel
-from kernelcast.models.analytical import AnalyticalModel, program_seconds
-from kernelcast.models.statement_seconds import REORDERED_STEPS, TRANSCENDENTAL_SLOTS, natural_columns, overlapped
+from kernelcast.models.analytical import AnalyticalModel, estimate
+from kernelcast.models.compiled_nest import natural_columns
+from kernelcast.models.statement_seconds import REORDERED_STEPS, TRANSCENDENTAL_SLOTS, overlapped
 
 # a nanosecond for a vector multiply-add, or to load a vector of 8 lanes; half of it one by one; 4 for a chain's step
 CALIBRATION = Calibration(
@@ -100,7 +101,7 @@ def features_of(count, **columns):
 
 def seconds(*statements, machine=MACHINE, features=None):
     """Of one program of these statements, which moves nothing unless `features` say so."""
-    return float(program_seconds(rows_of(statements), features_of(1, **(features or {})), machine)[0])
+    return float(estimate(rows_of(statements), features_of(1, **(features or {})), machine).seconds[0])
 
 
 def test_a_vector_loop_by_hand():
@@ -278,7 +279,7 @@ def test_missing_columns_and_views_are_refused_with_the_next_step(metric_log):
     model.fit(programs, programs, metric_log)
     rows = programs.view("statements")
     kept = StatementRows(rows.names[:-9], rows.row_offset, np.ascontiguousarray(rows.values[:, :-9]))
-    with pytest.raises(ConfigError, match=r"load3_buffer_bytes and 8 more.*leave_out"):
+    with pytest.raises(ConfigError, match=r"load3_runs and 8 more.*leave_out"):
         model.predict(dataclasses.replace(programs, sources={**programs.sources, "statements": kept}))
     with pytest.raises(ConfigError, match=r"no view `statements`.*dvc repro graphs"):
         model.predict(dataclasses.replace(programs, sources={"features": programs.view("features")}))

@@ -80,7 +80,7 @@ def data(programs_of):
 def fitted(model_of, data):
     models, logs = {}, {}
     for name, loss in CASES:
-        models[name, loss], logs[name, loss] = model_of(name, loss, max_epochs=20), Metrics()
+        models[name, loss], logs[name, loss] = model_of(name, loss, max_epochs=30), Metrics()
         models[name, loss].fit(data[1], data[2], logs[name, loss])
     return models, logs
 

@@ -147,9 +147,7 @@ def access_facts(
     shape: np.ndarray,
     shape_offset: np.ndarray,
     element_bytes: np.ndarray,
-) -> tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray
-]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """What each access and each loop touches.
 
     `loop` is the row of the innermost loop around each row, `rows` are those of the accesses, `span`, `terms` and

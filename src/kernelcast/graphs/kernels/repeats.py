@@ -16,8 +16,7 @@ _THREAD_BINDING = NODE_KIND_INDEX["loop_thread_binding"]
 
 @compiled
 def lane_parts(lanes: int) -> int:
-    """Powers of two that so many lanes add up to; machine vectors have such lengths, and the others are put together
-    lane by lane."""
+    """Powers of two that so many lanes add up to: the lengths of machine vectors."""
     parts = 0
     while lanes > 0:
         parts += lanes & 1

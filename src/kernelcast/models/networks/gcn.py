@@ -58,6 +58,7 @@ class GCN(GraphNetwork):
         readout: Sequence[str],
         dropout: float,
         reduction: Mapping[str, int] | None = None,
+        estimate: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -67,6 +68,7 @@ class GCN(GraphNetwork):
             readout=readout,
             dropout=dropout,
             reduction=reduction,
+            estimate=estimate,
         )
         require_size("model.network.layers", layers)
         self.convolutions = nn.ModuleList(GraphConvolution(width) for _ in range(layers))

@@ -74,6 +74,7 @@ class GraphSAGE(GraphNetwork):
         readout: Sequence[str],
         dropout: float,
         reduction: Mapping[str, int] | None = None,
+        estimate: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -83,6 +84,7 @@ class GraphSAGE(GraphNetwork):
             readout=readout,
             dropout=dropout,
             reduction=reduction,
+            estimate=estimate,
         )
         require_size("model.network.layers", layers)
         require_size("model.network.message_width", message_width)

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from kernelcast.errors import ConfigError
+from kernelcast.graphs.views import ESTIMATES
 from kernelcast.models.batching import Batch
 from kernelcast.models.networks.checks import require_share, require_size
 from kernelcast.models.networks.encoder import NodeEncoder
@@ -68,6 +69,7 @@ class GraphNetwork(Network, ABC):
         readout: names of reductions, see `reductions.POOLINGS` and `reductions.LEARNED`.
         dropout: share of values left out in training.
         reduction: settings of the reductions that have weights, see `ReductionSettings`; the defaults of it by default.
+        estimate: whether the readout sees what the analytical model makes of the program, beside the kernel's features.
 
     Raises:
         ConfigError: a view, a width or a share that cannot work.
@@ -83,6 +85,7 @@ class GraphNetwork(Network, ABC):
         readout: Sequence[str],
         dropout: float,
         reduction: Mapping[str, int] | None = None,
+        estimate: bool = False,
     ) -> None:
         super().__init__()
         if view not in GRAPH_VIEWS:
@@ -92,13 +95,16 @@ class GraphNetwork(Network, ABC):
         require_share("model.network.dropout", dropout)
         of_view = view_widths(widths, view)
         self.view = view
-        self.views = (view,)
+        self.views = (view, ESTIMATES) if estimate else (view,)
+        estimates = view_widths(widths, ESTIMATES).features if estimate else 0
         self.encoder = NodeEncoder(of_view.kinds, of_view.features, kind_width, width)
-        self.readout = Readout(width, of_view.kernel_features, readout, dropout, ReductionSettings.of(reduction))
+        settings = ReductionSettings.of(reduction)
+        self.readout = Readout(width, of_view.kernel_features, readout, dropout, settings, estimates)
 
     def standardised(self) -> Mapping[tuple[str, str], Standardised]:
-        """Features of the nodes and of the kernel."""
-        return {(self.view, "node_features"): self.encoder.scale, (self.view, "kernel_features"): self.readout.scale}
+        """Features of the nodes and of the kernel, and the estimates."""
+        found = {(self.view, "node_features"): self.encoder.scale, (self.view, "kernel_features"): self.readout.scale}
+        return found | ({(ESTIMATES, "values"): self.readout.estimate_scale} if ESTIMATES in self.views else {})
 
     @abstractmethod
     def embed(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "nodes width"]:
@@ -107,7 +113,8 @@ class GraphNetwork(Network, ABC):
     def score(self, batch: Batch) -> Float[Tensor, "programs"]:
         """Encodes the nodes, lets them learn of each other, and reads the program out of them."""
         graphs = batch.graphs(self.view)
-        return self.readout(self.embed(self.encoder(graphs), graphs), graphs)
+        estimates = batch.flat(ESTIMATES).values if ESTIMATES in self.views else None
+        return self.readout(self.embed(self.encoder(graphs), graphs), graphs, estimates)
 
 
 def view_widths(widths: Widths, view: str) -> ViewWidths:

@@ -24,6 +24,7 @@ class Readout(nn.Module):
         names: of `reductions.POOLINGS` and `reductions.LEARNED`.
         dropout: share of the hidden layer left out in training.
         settings: of the reductions that have weights.
+        estimates: columns of the view of estimates; 0 where the network does not look at it.
 
     Raises:
         ConfigError: an unknown reduction, or none.
@@ -36,30 +37,40 @@ class Readout(nn.Module):
         names: Sequence[str],
         dropout: float,
         settings: ReductionSettings | None = None,
+        estimates: int = 0,
     ) -> None:
         super().__init__()
         self.reductions = Reductions(width, names, settings or ReductionSettings(), dropout)
         self.scale = Standardised(kernel_features)
+        self.estimate_scale = Standardised(estimates)
         self.norm = nn.LayerNorm(self.reductions.width)
         self.layers = nn.Sequential(
-            nn.Linear(self.reductions.width + kernel_features, width),
+            nn.Linear(self.reductions.width + kernel_features + estimates, width),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(width, 1),
         )
 
-    def forward(self, nodes: Float[Tensor, "nodes width"], batch: GraphBatch) -> Float[Tensor, "graphs"]:
+    def forward(
+        self,
+        nodes: Float[Tensor, "nodes width"],
+        batch: GraphBatch,
+        estimates: Float[Tensor, "graphs estimates"] | None = None,
+    ) -> Float[Tensor, "graphs"]:
         """One number a program of a batch of graphs."""
-        return self.read(nodes, Elements(batch.graph, batch.counts), batch.kernel_features)
+        return self.read(nodes, Elements(batch.graph, batch.counts), batch.kernel_features, estimates)
 
     def read(
         self,
         values: Float[Tensor, "elements width"],
         elements: Elements,
         kernel_features: Float[Tensor, "programs kernel_features"] | None = None,
+        estimates: Float[Tensor, "programs estimates"] | None = None,
     ) -> Float[Tensor, "programs"]:
         """One number a program of any batch."""
         known = [self.norm(self.reductions(values, elements))]
         if kernel_features is not None:
             known.append(self.scale(kernel_features))
+        if estimates is not None:
+            known.append(self.estimate_scale(estimates))
         return self.layers(torch.cat(known, dim=1)).squeeze(1)

@@ -79,6 +79,7 @@ class TreeGRU(GraphNetwork):
         readout: Sequence[str],
         dropout: float,
         reduction: Mapping[str, int] | None = None,
+        estimate: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -88,6 +89,7 @@ class TreeGRU(GraphNetwork):
             readout=readout,
             dropout=dropout,
             reduction=reduction,
+            estimate=estimate,
         )
         require_size("model.network.layers", layers)
         if view != "ast":

@@ -1,0 +1,85 @@
+"""The analytical model's estimate of each program as columns, for models that learn how far it is off.
+
+What has to be learned is then a correction: which instructions overlap, what the compiler does beside its rules. That
+takes far fewer programs than learning from loops and strides how long a program takes (residual learning).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.views import ESTIMATES, FlatFeatures
+from kernelcast.models.analytical import Estimate, estimate
+from kernelcast.models.machine_model import PIECE
+from kernelcast.models.speeds import LEAST_SECONDS, known_machine, used_targets
+
+ESTIMATE = "estimate_log_seconds"
+"""The column with the natural logarithm of the estimated seconds."""
+
+COLUMNS = (
+    ESTIMATE,
+    *(f"estimate_log_{part}" for part in ("core", "memory", "compute", "access", "waiting", "overhead")),
+    "estimate_share_of_heaviest",
+    *(f"heaviest_{fact}" for fact in ("vectorised", "automatic", "scattered", "chained")),
+    *(f"heaviest_log_{fact}" for fact in ("across", "vectors", "copies", "independent", "trips")),
+)
+"""Logarithms of the seconds of the whole and of its parts; of the statement that takes longest its share, and what the
+compiler makes of the loops around it (`compiled_nest.Nest`)."""
+
+
+def estimate_table(programs: Programs, model: str) -> FlatFeatures:
+    """One row a program, on the machine that measured it.
+
+    Args:
+        programs: with the views `statements` and `features`.
+        model: whose columns they are, for messages.
+
+    Raises:
+        ConfigError: a view, a column of one or the machine is not there.
+    """
+    values = np.zeros((len(programs), len(COLUMNS)), dtype=np.float32)
+    for target in used_targets(programs):
+        machine = known_machine(programs, target, model)
+        of_target = np.flatnonzero(programs.target == target)
+        for start in range(0, len(of_target), PIECE):
+            rows = of_target[start : start + PIECE]
+            values[rows] = _rows(programs, rows, machine)
+    return FlatFeatures(COLUMNS, values)
+
+
+def with_estimates(programs: Programs, model: str) -> Programs:
+    """The same programs with a further view `estimate`; raises as `estimate_table` does."""
+    table = estimate_table(programs, model)
+    count = int(programs.rows.max()) + 1 if len(programs) else 0
+    # a source has a row for each program of the store
+    values = np.zeros((count, len(COLUMNS)), dtype=np.float32)
+    values[programs.rows] = table.values
+    return replace(programs, sources={**programs.sources, ESTIMATES: FlatFeatures(COLUMNS, values)})
+
+
+def _rows(programs: Programs, rows: np.ndarray, machine: Machine) -> Float64[np.ndarray, "rows columns"]:
+    found = estimate(programs.view("statements", rows), programs.view("features", rows), machine)
+    parts, loops = found.statements, found.statements.loops
+    core, heaviest = found.of_programs(parts.total), _heaviest(found)
+    seconds = [found.seconds, core, found.memory]
+    seconds += [found.of_programs(part) for part in (parts.compute, parts.access, parts.waiting, parts.overhead)]
+    flags = [loops.vectorised, loops.automatic, loops.scattered, loops.chained]
+    counts = [loops.across, loops.vectors, loops.copies, loops.independent, loops.trips]
+    # a program without statements takes the zero at the end
+    share, *facts = (np.append(values, 0.0)[heaviest] for values in (parts.total / found.helping, *flags, *counts))
+    columns = [np.log(np.maximum(part, LEAST_SECONDS)) for part in seconds]
+    columns += [share / np.maximum(core, LEAST_SECONDS), *facts[: len(flags)]]
+    columns += [np.log(np.maximum(count, 1.0)) for count in facts[len(flags) :]]
+    return np.stack(columns, axis=1)
+
+
+def _heaviest(found: Estimate) -> Int64[np.ndarray, " programs"]:
+    """The statement of each program that takes longest; one past the last statement where there is none."""
+    program = np.repeat(np.arange(len(found.counts)), found.counts)
+    order = np.lexsort((found.statements.total / found.helping, program))
+    last = np.cumsum(found.counts) - 1
+    return np.where(found.counts > 0, np.append(order, 0)[last], len(program))
