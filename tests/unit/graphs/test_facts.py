@@ -1,3 +1,4 @@
+import dataclasses
 import importlib
 import json
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcast.graphs.facts import Facts, analyse, moved_bytes
+from kernelcast.graphs.kernels.access_facts import RUN_ITERATIONS
+from kernelcast.graphs.kernels.repeats import lane_parts
 from kernelcast.graphs.kernels.work import moved_bytes as traffic
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.vocabulary import NODE_KINDS
@@ -17,7 +20,8 @@ from kernelcast.measurement.sampling import Candidate
 from kernelcast.records import Workload
 from kernelcast.tvm_compat import load_tvm, make_target, module_json, parse_module, runnable_module, scheduled_module
 
-VECTORIZED = NODE_KINDS.index("loop_vectorized")
+VECTORIZED, PARALLEL = NODE_KINDS.index("loop_vectorized"), NODE_KINDS.index("loop_parallel")
+UNROLLED = NODE_KINDS.index("loop_unrolled")
 
 COMPILES = settings(deadline=None)
 """The first call may take seconds."""
@@ -192,3 +196,64 @@ def test_an_unmoved_access_is_one_line(nest: Callable[..., ProgramTable]) -> Non
     facts = analyse(nest([100], [5], (10,)))
     assert (facts.strides[0, 0], facts.access_bytes[0, 1], facts.elements[0]) == (0, 64, 1)
     assert facts.reuse.tolist() == [[100, 64, 1]]
+
+
+def runs_along(addresses: list[int]) -> int:
+    """Pieces of the first stride, one more wherever another one comes."""
+    steps = np.diff(addresses)
+    return 1 + int((steps[1:] != steps[0]).sum()) if len(steps) else 1
+
+
+@COMPILES
+@given(st.integers(1, 100), st.integers(1, 9), st.integers(0, 12), st.integers(0, 3))
+def test_runs_are_those_of_the_addresses(
+    nest: Callable[..., ProgramTable], extent: int, width: int, jump: int, step: int
+) -> None:
+    quotient, remainder = ("floordiv", ("loop", 1), width), ("floormod", ("loop", 1), width)
+    facts = analyse(nest([3, extent], [("add", ("mul", quotient, jump), ("mul", remainder, step))]))
+    along = [i // width * jump + i % width * step for i in range(min(extent, RUN_ITERATIONS))]
+    assert facts.runs.tolist() == [runs_along(along)]
+
+
+def test_lanes_of_two_groups_are_not_one_load(nest: Callable[..., ProgramTable]) -> None:
+    """Channels of a grouped convolution: 16 lanes, of which each eight read the same element."""
+    facts = analyse(nest([16], [("mul", ("floordiv", ("loop", 0), 8), 8)]))
+    assert (facts.runs.tolist(), facts.strides[0, 0]) == ([2], 0)
+    # over two dimensions that are one run of memory
+    whole = [("floordiv", ("loop", 0), 7), ("floormod", ("loop", 0), 7)]
+    assert analyse(nest([49], whole, (7, 7))).runs.tolist() == [1]
+    assert analyse(nest([49], whole, (9, 9))).runs.tolist() == [7]
+
+
+@given(st.integers(1, 2**20))
+def test_lane_parts_are_powers_of_two_that_add_up(lanes: int) -> None:
+    assert lane_parts(lanes) == f"{lanes:b}".count("1")
+
+
+def of_store(table: ProgramTable) -> tuple[int, int]:
+    facts = analyse(table)
+    store = int(facts.access_row[0])
+    return int(facts.repeated[store]), int(facts.removable[store])
+
+
+def test_what_is_made_again_is_told_and_what_of_it_a_compiler_does_once(nest: Callable[..., ProgramTable]) -> None:
+    # the two inner loops move nothing: straight code stands in both
+    assert of_store(nest([3, 4, 8], [("loop", 0)])) == (32, 32)
+    # a loop that stays one stands in them
+    assert of_store(nest([4, 8, 3], [("loop", 2)])) == (32, 1)
+    assert of_store(nest([4, 8, 1], [("loop", 0)])) == (8, 8)
+    assert of_store(nest([4, 8], [("add", ("loop", 0), ("loop", 1))])) == (1, 1)
+    # unrolled, it is straight code
+    table = nest([4, 8, 3], [("loop", 2)])
+    unrolled = dataclasses.replace(table, kind=np.where(table.extent == 3, UNROLLED, table.kind).astype(np.int16))
+    assert of_store(unrolled) == (32, 32)
+    # iterations of a parallel loop are calls of a function
+    parallel = dataclasses.replace(table, kind=np.where(table.extent == 4, PARALLEL, table.kind).astype(np.int16))
+    assert of_store(parallel) == (8, 1)
+
+
+def test_a_reduction_does_not_make_the_same_values_again(modules: dict[str, list[Any]]) -> None:
+    for module in modules["matmul"]:
+        table, facts = facts_of(module)
+        sums = [row for row in np.flatnonzero(facts.access >= 0) if NODE_KINDS[table.kind[row]] == "store"]
+        assert {int(facts.repeated[row]) for row in sums} == {1}

@@ -181,10 +181,12 @@ def configured(group: str, name: str, **changes: Any) -> dict[str, Any]:
 OWN_SETTINGS = {"tvm_mlp": {"batch_size": 16, "epochs": 20, "learning_rate": 0.002}}
 
 
-def make_model(name: str, loss: str = "rank", seed: int = 0, **trainer: Any) -> Any:
-    """The model of conf/model/NAME.yaml as the train stage makes it; `trainer` changes the default trainer."""
+def make_model(
+    name: str, loss: str = "rank", seed: int = 0, changes: dict[str, Any] | None = None, **trainer: Any
+) -> Any:
+    """The model of conf/model/NAME.yaml, with `changes`, as the train stage makes it; the others change the trainer."""
     settings = {"max_epochs": 30, "patience": 30, "batch_elements": 600, "learning_rate": 0.005, **trainer}
-    entries = configured("model", name)
+    entries = merged(configured("model", name), changes or {})
     if name in OWN_SETTINGS:
         entries["settings"].update(OWN_SETTINGS[name])
     return instantiate(

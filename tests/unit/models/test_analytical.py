@@ -10,8 +10,14 @@ from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
 from kernelcast.machine import Calibration, MemoryLevel
 from kernelcast.models.analytical import AnalyticalModel, estimate
-from kernelcast.models.compiled_nest import natural_columns
-from kernelcast.models.statement_seconds import REORDERED_STEPS, TRANSCENDENTAL_SLOTS, overlapped
+from kernelcast.models.compiled_nest import COMPILER_INSTRUCTIONS, natural_columns
+from kernelcast.models.statement_seconds import (
+    GATHERED_SLOTS,
+    MOVED_SLOTS,
+    REORDERED_STEPS,
+    TRANSCENDENTAL_SLOTS,
+    overlapped,
+)
 
 # a nanosecond for a vector multiply-add, or to load a vector of 8 lanes; half of it one by one; 4 for a chain's step
 CALIBRATION = Calibration(
@@ -156,6 +162,53 @@ def test_functions_take_many_instructions():
     access = 1024 * NS
     expected = overlapped(np.array([compute]), np.array([access]))[0] + 1024 * 0.5 * NS + 1e-8
     assert seconds(function) == pytest.approx(expected, rel=1e-4)
+
+
+def test_what_the_compiler_does_once_is_counted_once():
+    again = {**ADD, "executions": 8 * 8192, "repeated_iterations": 8}
+    assert seconds({**again, "removable_iterations": 8}) == pytest.approx(seconds(ADD), rel=1e-4)
+    assert seconds(again) == pytest.approx(8 * seconds(ADD), rel=1e-2)
+
+
+def test_a_loop_around_straight_code_becomes_vectors():
+    # two steps of a sum, side by side for all 64 of the loop that stays: eight of them are one vector
+    straight = {**ADD, "executions": 2 * 64 * 100, "lanes": 1, "reduction_extent": 200, "accesses": 2}
+    straight |= {"inner1_extent": 2, "inner1_is_straight": 1, "inner1_is_reduction": 1, "inner2_extent": 64}
+    straight |= {"inner3_extent": 100, "inner3_is_reduction": 1, "target_stride_1": 0, "target_stride_2": 1}
+    straight |= {"target_reuse_trips": 2, "load1_buffer_bytes": 4096, "load1_stride_1": 64, "load1_stride_2": 1}
+    apart = {**straight, "target_stride_2": 9, "load1_stride_2": 9}
+    assert seconds(apart) > 3 * seconds(straight)
+    # what is left of 63 is no 7 single ones, but 4, 2 and 1
+    assert seconds({**straight, "inner2_extent": 63}) < 1.5 * seconds(straight)
+    # a sum over the loop that stays has an order that is kept
+    assert seconds({**straight, "inner2_is_reduction": 1}) > 3 * seconds(straight)
+
+
+def test_lanes_that_are_not_evenly_spaced_are_loaded_one_by_one():
+    even, uneven = ({**ADD, "accesses": 2, "load1_buffer_bytes": 4096, "load1_runs": runs} for runs in (1, 2))
+    assert seconds(uneven) - seconds(even) > 0.5 * 8192 * GATHERED_SLOTS * 0.5 * NS
+
+
+def test_sums_longer_than_a_vector_and_no_power_of_two_are_taken_apart():
+    tile = {**PRODUCT, "inner2_extent": 2, "target_reuse_distance": 48, "load2_reuse_trips": 2}
+    whole, ragged = ({**tile, "lanes": lanes, "inner1_extent": lanes} for lanes in (16, 24))
+    ragged["lane_parts"] = 2
+    # both sums, lane by lane, each time around
+    moved = PRODUCT["executions"] / 48 * 48 * MOVED_SLOTS * 0.5 * NS
+    assert seconds(ragged) - seconds({**ragged, "lane_parts": 1}) == pytest.approx(moved, rel=1e-3)
+    assert seconds(ragged) > 1.5 * seconds(whole)
+    # one vector that is not full stays in its register
+    short = {**tile, "lanes": 6, "inner1_extent": 6, "lane_parts": 2}
+    assert seconds(short) < 2.5 * seconds({**tile, "lanes": 8, "inner1_extent": 8})
+
+
+def test_short_loops_are_unrolled_by_the_compiler_and_long_ones_are_not():
+    def of(steps):
+        loop = {"inner2_extent": steps, "inner3_extent": 4096 // steps, "executions": 8 * 4096}
+        return seconds({**ADD, **loop})
+
+    limit = COMPILER_INSTRUCTIONS // (ADD["accesses"] + ADD["flops"])
+    assert of(limit) < of(2 * limit)
 
 
 @pytest.mark.parametrize(("extent", "helping"), [(1, 1), (2, 2), (3, 1.5), (4, 2), (1000, 2)])

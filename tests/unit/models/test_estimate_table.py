@@ -1,0 +1,102 @@
+"""What the analytical model makes of a program, as columns, and the models that learn from them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from kernelcast.errors import ConfigError
+from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
+from kernelcast.graphs.views import ESTIMATES, FlatFeatures, StatementRows
+from kernelcast.models.analytical import AnalyticalModel
+from kernelcast.models.estimate_table import COLUMNS, ESTIMATE, estimate_table, with_estimates
+from kernelcast.models.protocol import PredictionKind
+from kernelcast.models.saved import load_model, save_model
+from kernelcast.models.validation import mean_kendall_tau
+
+TREES = ("xgboost", "lightgbm")
+
+
+@pytest.fixture
+def programs(programs_of):
+    """Programs of one to three statements of many sizes, whose times are what the analytical model says, times a factor
+    that one column decides."""
+    made = programs_of(workloads=5, per_workload=30)
+    random = np.random.default_rng(0)
+    counts = random.integers(1, 4, size=len(made))
+    names = tuple(feature.name for feature in STATEMENT_FEATURES)
+    values = np.ones((counts.sum(), len(names)))
+    for name in ("executions", "flops", "accesses"):
+        values[:, names.index(name)] = np.exp2(random.integers(0, 12, size=len(values)))
+    statements = StatementRows(names, np.concatenate([[0], np.cumsum(counts)]), np.log1p(values).astype(np.float32))
+    flat = np.log1p(random.integers(1, 1000, size=(len(made), len(PROGRAM_FEATURES)))).astype(np.float32)
+    features = FlatFeatures(tuple(feature.name for feature in PROGRAM_FEATURES), flat)
+    made = dataclasses.replace(made, sources={**made.sources, "statements": statements, "features": features})
+    return dataclasses.replace(made, log_seconds=estimated(made) + 0.1 * (features.column("buffers") > 6))
+
+
+def estimated(programs):
+    return estimate_table(programs, "a test").column(ESTIMATE).astype(np.float64)
+
+
+def test_the_estimate_is_what_the_analytical_model_predicts(programs, metric_log):
+    model = AnalyticalModel(None, None, 0)
+    model.fit(programs, programs, metric_log)
+    np.testing.assert_allclose(estimated(programs), model.predict(programs), rtol=1e-6)
+
+
+def test_a_row_is_that_of_its_program_whatever_stands_beside_it(programs):
+    whole = estimate_table(programs, "a test")
+    assert whole.names == COLUMNS
+    assert np.isfinite(whole.values).all()
+    rows = np.array([70, 3, 3, 149])
+    some = programs.select(rows)
+    np.testing.assert_array_equal(estimate_table(some, "a test").values, whole.values[rows])
+    seen = with_estimates(some, "a test").view(ESTIMATES)
+    np.testing.assert_array_equal(seen.values, whole.values[rows])
+    assert len(with_estimates(programs.select(np.zeros(0, dtype=np.int64)), "a test")) == 0
+
+
+def test_a_program_without_statements_has_a_row(programs):
+    rows = programs.view("statements")
+    offset = np.concatenate([[0, 0], rows.row_offset[2:]])
+    empty = StatementRows(rows.names, offset, rows.values)
+    found = estimate_table(dataclasses.replace(programs, sources={**programs.sources, "statements": empty}), "a test")
+    assert np.isfinite(found.values).all()
+    assert found.column("estimate_share_of_heaviest")[0] == 0
+    none = StatementRows(rows.names, np.zeros_like(offset), rows.values[:0])
+    assert np.isfinite(
+        estimate_table(dataclasses.replace(programs, sources={**programs.sources, "statements": none}), "a test").values
+    ).all()
+
+
+def test_an_unknown_machine_is_refused_and_the_model_named(programs, model_of, metric_log):
+    unknown = dataclasses.replace(programs, machines=(None,))
+    with pytest.raises(ConfigError, match=r"LightGBM with model.estimate=true .*needs the peaks of the machine"):
+        model_of("lightgbm", "log_mse", changes={"estimate": True}).fit(unknown, unknown, metric_log)
+
+
+@pytest.mark.parametrize("loss", ["log_mse", "rank", "lambdarank"])
+@pytest.mark.parametrize("name", TREES)
+def test_trees_begin_with_the_estimate_and_correct_it(programs, model_of, metric_log, tmp_path, name, loss):
+    train, valid = programs.select(np.arange(0, 150, 2)), programs.select(np.arange(1, 150, 2))
+    model = model_of(name, loss, changes={"estimate": True})
+    model.fit(train, valid, metric_log)
+    predicted = model.predict(valid)
+    if model.kind is PredictionKind.LOG_SECONDS:
+        assert np.abs(predicted - valid.log_seconds).max() < 0.2
+    # few programs of other columns: without the estimate the order of 75 programs cannot be learned as well
+    assert mean_kendall_tau(predicted, valid.log_seconds, valid.workload) > 0.9
+    save_model(model, tmp_path / "model")
+    np.testing.assert_allclose(load_model(tmp_path / "model").predict(valid), predicted, atol=1e-6)
+
+
+def test_a_network_sees_the_estimate(programs, model_of, metric_log, tmp_path):
+    model = model_of("gcn", "rank", max_epochs=20, changes={"network": {"estimate": True}})
+    model.fit(programs, programs, metric_log)
+    faster = dataclasses.replace(programs.machines[0], peak_flops_per_second=1e14)
+    elsewhere = dataclasses.replace(programs, machines=(faster,))
+    # nothing else in the trees knows of the machine
+    assert np.abs(model.predict(programs) - model.predict(elsewhere)).max() > 0.01
+    save_model(model, tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(programs), model.predict(programs))
