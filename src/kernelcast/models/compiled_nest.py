@@ -103,49 +103,72 @@ def nest(columns: dict[str, Values], lanes: int) -> Nest:
         lanes: float32 lanes of a vector.
     """
     width = np.maximum(columns["lanes"], 1.0)
-    vectorised = width > 1
-    vectors = np.ceil(width / lanes)
+    vectorised, vectors = width > 1, np.ceil(width / lanes)
     extent, reduction, straight = (
         np.stack([columns[f"inner{place + 1}_{name}"] for place in range(INNER_LOOPS)], axis=1)
         for name in ("extent", "is_reduction", "is_straight")
     )
     there, extent = extent > 0, np.maximum(extent, 1.0)
-    even = np.all([columns[f"{access}_runs"] <= UNEVEN_RUNS for access in ACCESSES], axis=0)
-    automatic, place_of, across = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=np.int64), extent[:, 0]
-    copies, independent, trips = np.ones((3, len(width)))
-    steps, inside, summing = (
-        vectors * (columns["accesses"] + columns["flops"]),
-        np.ones(len(width), dtype=bool),
-        np.zeros(len(width), dtype=bool),
+    reduced, of_vector = there & (reduction > 0), np.zeros_like(there)
+    of_vector[:, 0] = vectorised
+
+    # straight code: what the schedule unrolls, and from inside outwards what the compiler finds short enough
+    size = (vectors * (columns["accesses"] + columns["flops"]))[:, None]
+    size = size * np.cumprod(np.where(of_vector, 1.0, extent), axis=1)
+    unrolled = of_vector | (straight > 0) | (size <= COMPILER_INSTRUCTIONS)
+    inside = np.logical_and.accumulate(unrolled | ~there, axis=1)
+    copies = _product(extent, inside)
+    independent = _product(extent, inside & ~reduced & ~of_vector)
+    # the reductions right around the straight code: their sums stay where they are
+    summing = reduced & np.logical_and.accumulate(inside | reduced, axis=1)
+    chained = summing.any(axis=1) & (columns["reduction_extent"] > 1) & (columns["is_init"] == 0)
+
+    automatic, place = _vector_loop(columns, extent, reduced, inside, straight[:, 0] > 0)
+    automatic &= ~vectorised
+    place = np.where(automatic, place, 0)
+    across = np.take_along_axis(extent, place[:, None], axis=1)[:, 0]
+    scattered = ~vectorised & ~automatic & (straight[:, 0] == 0) & ~reduced[:, 0] & (extent[:, 0] >= lanes)
+    scattered &= (columns["target_stride_1"] > 1) & (lanes >= WIDE_LANES)
+    return Nest(
+        vectorised=vectorised,
+        automatic=automatic,
+        place=place,
+        across=across,
+        scattered=scattered,
+        vectors=vectors,
+        copies=copies,
+        independent=independent,
+        trips=_product(extent, summing),
+        chained=chained,
     )
-    reducing, rolled = np.zeros(len(width), dtype=bool), np.zeros(len(width), dtype=bool)
-    for place in range(INNER_LOOPS):
-        of_vector = vectorised if place == 0 else np.zeros(len(width), dtype=bool)
-        reduced = (reduction[:, place] > 0) & there[:, place]
-        unrolled = of_vector | (straight[:, place] > 0)
-        by_compiler = there[:, place] & ~unrolled & ~rolled & (steps * extent[:, place] <= COMPILER_INSTRUCTIONS)
-        stays = there[:, place] & ~unrolled & ~by_compiler
-        first, rolled = stays & ~rolled, rolled | stays
-        moves = np.stack([columns[f"{access}_stride_{place + 1}"] for access in ACCESSES], axis=1)
-        side_by_side = ~vectorised & (extent[:, place] >= SHORTEST_LOOP) & (moves[:, 0] == 1)
-        side_by_side &= (moves <= INTERLEAVED).all(axis=1) & (even | (place > 0))
-        # before straight code is packed
-        found = (first | (place == 0) & (straight[:, 0] == 0)) & side_by_side & ~reduced & ~automatic
-        automatic, place_of = automatic | found, np.where(found, place, place_of)
-        across = np.where(found, extent[:, place], across)
-        steps *= np.where(of_vector, 1.0, extent[:, place])
-        leaving = inside & ~(unrolled | by_compiler)
-        inside &= unrolled | by_compiler
-        copies *= np.where(inside, extent[:, place], 1.0)
-        independent *= np.where(inside & ~reduced & ~of_vector, extent[:, place], 1.0)
-        # the reductions right around the straight code: their sums stay where they are
-        summing = (summing | leaving) & reduced
-        trips *= np.where((inside & reduced) | summing, extent[:, place], 1.0)
-        reducing |= (inside & reduced) | summing
-    chained = reducing & (columns["reduction_extent"] > 1) & (columns["is_init"] == 0)
-    scattered = ~vectorised & (straight[:, 0] == 0) & (reduction[:, 0] == 0) & (extent[:, 0] >= lanes)
-    scattered &= (columns["target_stride_1"] > 1) & (lanes >= WIDE_LANES) & ~automatic
-    return Nest(vectorised, automatic, place_of, across, scattered, vectors, copies, independent, trips, chained)
+
+
+def _vector_loop(
+    columns: dict[str, Values],
+    extent: Float64[np.ndarray, "rows loops"],
+    reduced: Bool[np.ndarray, "rows loops"],
+    inside: Bool[np.ndarray, "rows loops"],
+    straight: Bool[np.ndarray, " rows"],
+) -> tuple[Bool[np.ndarray, " rows"], Int64[np.ndarray, " rows"]]:
+    """Whether LLVM can make vectors of a loop that nobody vectorised, and the place of it.
+
+    That is the innermost loop, unless the schedule unrolls it, or else the first one that is not straight code.
+    """
+    moves = np.stack(
+        [[columns[f"{access}_stride_{place + 1}"] for access in ACCESSES] for place in range(INNER_LOOPS)]
+    ).T
+    side_by_side = (extent >= SHORTEST_LOOP) & ~reduced & (moves[:, 0] == 1) & (moves <= INTERLEAVED).all(axis=1)
+    # beyond the innermost loop nothing is known of runs
+    side_by_side[:, 0] &= np.all([columns[f"{access}_runs"] <= UNEVEN_RUNS for access in ACCESSES], axis=0)
+    innermost, first = side_by_side[:, 0] & ~straight, np.argmin(inside, axis=1)
+    at_first = ~inside.all(axis=1) & np.take_along_axis(side_by_side, first[:, None], axis=1)[:, 0]
+    return innermost | at_first, np.where(innermost, 0, first)
+
+
+def _product(extent: Float64[np.ndarray, "rows loops"], chosen: Bool[np.ndarray, "rows loops"]) -> Values:
+    """Of the extents of the chosen loops."""
+    product: Values = np.prod(np.where(chosen, extent, 1.0), axis=1)
+    return product
 
 
 def vector_pieces(count: Values, lanes: int) -> Values:

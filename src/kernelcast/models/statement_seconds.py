@@ -167,7 +167,7 @@ def _access_seconds(
             np.where(stride == 0, calls, calls * np.where(automatic, loops.across, width)),
         )
         count = np.where(wide, count, executions / np.where(stride <= 1, packing, 1.0))
-        uneven = wide & (columns[f"{access}_runs"] > UNEVEN_RUNS)
+        uneven = vectorised & (columns[f"{access}_runs"] > UNEVEN_RUNS)
         count = np.where(uneven, calls * width * GATHERED_SLOTS, count)
         # what straight code has loaded, or a loop does not move, is there
         reuse = np.where((trips * distance <= loops.copies) & ~((stride == 0) & vectorised), trips, 1.0)
