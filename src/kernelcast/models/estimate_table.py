@@ -6,12 +6,15 @@ takes far fewer programs than learning from loops and strides how long a program
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import MutableMapping
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.programs import Machine, Programs, Source
 from kernelcast.graphs.views import ESTIMATES, FlatFeatures
 from kernelcast.models.analytical import Estimate, estimate
 from kernelcast.models.machine_model import PIECE
@@ -58,7 +61,9 @@ def with_estimates(programs: Programs, model: str) -> Programs:
     # a source has a row for each program of the store
     values = np.zeros((count, len(COLUMNS)), dtype=np.float32)
     values[programs.rows] = table.values
-    return replace(programs, sources={**programs.sources, ESTIMATES: FlatFeatures(COLUMNS, values)})
+    # in front of the others, which may keep a note of who asks for them
+    further: dict[str, Source] = {ESTIMATES: FlatFeatures(COLUMNS, values)}
+    return replace(programs, sources=ChainMap(further, cast(MutableMapping[str, Source], programs.sources)))
 
 
 def _rows(programs: Programs, rows: np.ndarray, machine: Machine) -> Float64[np.ndarray, "rows columns"]:

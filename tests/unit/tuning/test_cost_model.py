@@ -47,9 +47,18 @@ MODELS = {
     "gcn": ("ast",),
     "analytical": ("features", "statements"),
     "lightgbm_trace": ("trace",),
+    "lightgbm_estimate": ("features", "statements"),
+    "gcn_estimate": ("ast", "features", "statements"),
     "random": (),
 }
 """Models and the views that they look at."""
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "lightgbm_trace": {"view": "trace"},
+    "lightgbm_estimate": {"estimate": True},
+    "gcn_estimate": {"network": {**yaml.safe_load((CONF / "model/gcn.yaml").read_text())["network"], "estimate": True}},
+}
+"""What they have changed in their file of conf/model."""
 
 
 class Silent:
@@ -65,10 +74,11 @@ def configured(group: str, name: str, **changes: Any) -> Any:
 
 def fitted(name: str, programs: Programs) -> Any:
     trainer = configured("trainer", "default", max_epochs=2, batch_elements=600)
-    file, _, view = name.partition("_")
+    file = name.partition("_")[0]
     loss = instantiate(configured("loss", "log_mse" if file == "lightgbm" else "rank"))
-    changes = {"view": view} if view else {}
-    model = instantiate(configured("model", file, **changes), loss=loss, trainer=instantiate(trainer), seed=0)
+    model = instantiate(
+        configured("model", file, **CHANGES.get(name, {})), loss=loss, trainer=instantiate(trainer), seed=0
+    )
     model.fit(programs, programs, Silent())
     return model
 
