@@ -30,8 +30,8 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.edit("conf/graphs.yaml", "only_kinds: []", 'only_kinds: ["*matmul*"]')
     start = [words for words in as_run("docs/start.md") if words[0] != "scripts/measure.py"]
     trained = [
-        "scripts/train.py", "model=lightgbm", "loss=log_mse", "split=workload",
-        "output=data/models/workload/lightgbm-log_mse",
+        "scripts/train.py", "model=lightgbm_estimate", "loss=log_mse", "split=workload",
+        "output=data/models/workload/lightgbm_estimate-log_mse",
     ]  # fmt: skip
     evaluated = ["scripts/evaluate.py", "bootstrap_samples=50", "measurements=[data/datasets/zen4_1core]"]
     pipeline = [["cp", "-r", "data/zen4", "data/graphs"], trained, evaluated, ["scripts/register.py", "split=workload"]]

@@ -17,6 +17,7 @@ ROWS = {
     "ensemble-rank": "`ensemble`",
     "graphsage-rank": "`graphsage`",
     "gcn-rank": "`gcn`",
+    "lightgbm_estimate-log_mse": "`lightgbm_estimate`",
     "lightgbm-log_mse": "`lightgbm`",
     "analytical": "`analytical`, which learns nothing",
     "tvm_xgb": "TVM's own XGBModel, on the same programs",
