@@ -47,7 +47,7 @@ def natural_columns(rows: StatementRows) -> dict[str, Values]:
     missing = [feature.name for feature in STATEMENT_FEATURES if feature.name not in rows.names]
     if missing:
         raise ConfigError(
-            f"model=analytical needs all columns of the view `statements`, and these programs lack {missing[0]} and "
+            f"the analytical model needs all columns of the view `statements`, and these programs lack {missing[0]} and "
             f"{len(missing) - 1} more; keep all groups (features.leave_out=[]) and run `dvc repro graphs`"
         )
     place = {name: number for number, name in enumerate(rows.names)}
