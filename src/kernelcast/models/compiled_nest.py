@@ -47,8 +47,8 @@ def natural_columns(rows: StatementRows) -> dict[str, Values]:
     missing = [feature.name for feature in STATEMENT_FEATURES if feature.name not in rows.names]
     if missing:
         raise ConfigError(
-            f"the analytical model needs all columns of the view `statements`, and these programs lack {missing[0]} and "
-            f"{len(missing) - 1} more; keep all groups (features.leave_out=[]) and run `dvc repro graphs`"
+            f"the analytical model needs all columns of the view `statements`, and these programs lack {missing[0]} "
+            f"and {len(missing) - 1} more; keep all groups (features.leave_out=[]) and run `dvc repro graphs`"
         )
     place = {name: number for number, name in enumerate(rows.names)}
     lanes = rows.values[:, place["lanes"]]

@@ -9,16 +9,22 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import MutableMapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.programs import Machine, Programs, Source
 from kernelcast.graphs.views import ESTIMATES, FlatFeatures
 from kernelcast.models.analytical import Estimate, estimate
 from kernelcast.models.machine_model import PIECE
 from kernelcast.models.speeds import LEAST_SECONDS, known_machine, used_targets
+
+ESTIMATE_VERSION = 1
+"""Raised whenever the analytical model or a column here changes: a model that learned how far another one was off is
+refused."""
 
 ESTIMATE = "estimate_log_seconds"
 """The column with the natural logarithm of the estimated seconds."""
@@ -52,6 +58,23 @@ def estimate_table(programs: Programs, model: str) -> FlatFeatures:
             rows = of_target[start : start + PIECE]
             values[rows] = _rows(programs, rows, machine)
     return FlatFeatures(COLUMNS, values)
+
+
+def require_estimate_version(trained_on: object, directory: Path) -> None:
+    """Makes sure that a saved model learned from the estimates that are made here.
+
+    Args:
+        trained_on: what the model was saved with: a version, or None if it does not look at estimates.
+        directory: of the model, for messages.
+
+    Raises:
+        MalformedDataError: it learned from others.
+    """
+    if trained_on is not None and trained_on != ESTIMATE_VERSION:
+        raise MalformedDataError(
+            f"{directory} learned from estimates of the analytical model of version {trained_on}, this kernelcast "
+            f"makes version {ESTIMATE_VERSION}; run `dvc repro train` to fit it to these"
+        )
 
 
 def with_estimates(programs: Programs, model: str) -> Programs:

@@ -17,7 +17,7 @@ from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import describe, revive
-from kernelcast.models.estimate_table import ESTIMATE, estimate_table
+from kernelcast.models.estimate_table import ESTIMATE, ESTIMATE_VERSION, estimate_table, require_estimate_version
 from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.rounds import Rounds
@@ -178,7 +178,7 @@ class BoostedTrees(ABC):
             "seed": self._seed,
             "view": self._view,
             "pooled": list(self._pooled),
-            "estimate": self._estimate,
+            "estimate_version": ESTIMATE_VERSION if self._estimate else None,
             "columns": list(self._columns),
             "feature_version": self._feature_version,
         }
@@ -195,6 +195,7 @@ class BoostedTrees(ABC):
         """
         settings = read_json(directory / SETTINGS_FILE, "train")
         require(directory / cls.trees_file, "train")
+        require_estimate_version(settings.get("estimate_version"), directory)
         try:
             model = cls(
                 revive(settings["settings"]),
@@ -203,7 +204,7 @@ class BoostedTrees(ABC):
                 settings["seed"],
                 settings["view"],
                 settings["pooled"],
-                settings["estimate"],
+                settings["estimate_version"] is not None,
             )
             model._columns = tuple(settings["columns"])
             model._feature_version = settings["feature_version"]

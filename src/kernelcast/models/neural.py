@@ -28,7 +28,7 @@ from kernelcast.models.description import (
     revive,
     revive_factory,
 )
-from kernelcast.models.estimate_table import with_estimates
+from kernelcast.models.estimate_table import ESTIMATE_VERSION, require_estimate_version, with_estimates
 from kernelcast.models.losses import Loss
 from kernelcast.models.networks.network import Network
 from kernelcast.models.networks.widths import SMALLEST, ViewWidths, widths_of
@@ -130,6 +130,7 @@ class NeuralModel:
         settings = read_json(directory / SETTINGS_FILE, "train")
         weights = directory / WEIGHTS_FILE
         require(weights, "train")
+        require_estimate_version(settings.get("estimate_version"), directory)
         try:
             model = cls(
                 revive_factory(settings["network"]),
@@ -159,6 +160,7 @@ class NeuralModel:
             "loss": describe(self._loss),
             "trainer": describe(self._trainer),
             "seed": self._seed,
+            "estimate_version": ESTIMATE_VERSION if ESTIMATES in self._views else None,
         }
 
     @property

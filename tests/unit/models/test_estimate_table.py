@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from kernelcast.errors import ConfigError
+from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
 from kernelcast.graphs.views import ESTIMATES, FlatFeatures, StatementRows
+from kernelcast.models import estimate_table as estimate_module
 from kernelcast.models.analytical import AnalyticalModel
-from kernelcast.models.estimate_table import COLUMNS, ESTIMATE, estimate_table, with_estimates
+from kernelcast.models.estimate_table import COLUMNS, ESTIMATE, ESTIMATE_VERSION, estimate_table, with_estimates
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import load_model, save_model
 from kernelcast.models.validation import mean_kendall_tau
@@ -74,6 +75,57 @@ def test_an_unknown_machine_is_refused_and_the_model_named(programs, model_of, m
     unknown = dataclasses.replace(programs, machines=(None,))
     with pytest.raises(ConfigError, match=r"LightGBM with model.estimate=true .*needs the peaks of the machine"):
         model_of("lightgbm", "log_mse", changes={"estimate": True}).fit(unknown, unknown, metric_log)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("lightgbm", {"estimate": True}), ("gcn", {"network": {"estimate": True}})]
+)
+def test_a_model_that_learned_from_other_estimates_is_refused(
+    programs, model_of, metric_log, tmp_path, monkeypatch, name, changes
+):
+    model = model_of(name, "log_mse", max_epochs=1, changes=changes)
+    model.fit(programs, programs, metric_log)
+    save_model(model, tmp_path / "model")
+    monkeypatch.setattr(estimate_module, "ESTIMATE_VERSION", ESTIMATE_VERSION + 1)
+    with pytest.raises(MalformedDataError, match=r"learned from estimates .* version 1, .* version 2; run `dvc repro"):
+        load_model(tmp_path / "model")
+
+
+DRAWN = {
+    "lanes": (1, 1, 4, 7, 16, 49),
+    "extent": (0, 1, 2, 8, 14, 64),
+    "is_reduction": (0, 0, 1),
+    "is_straight": (0, 1),
+    "is_init": (0, 0, 1),
+    "is_guarded": (0, 0, 1),
+    "stride": (0, 1, 1, 2, 64),
+    "runs": (1, 1, 2),
+    "iterations": (1, 1, 8),
+    "trips": (1, 8, 64),
+    "distance": (1, 8, 64),
+}
+"""Values of the columns whose names hold these words; of others any power of two."""
+
+
+def test_the_version_is_that_of_these_estimates(programs):
+    """Another value here: the analytical model has changed, so raise ESTIMATE_VERSION, and put the value in."""
+    random, rows = np.random.default_rng(5), programs.view("statements")
+    choices = [
+        next((values for word, values in DRAWN.items() if word in name), 2 ** np.arange(12)) for name in rows.names
+    ]
+    drawn = np.stack([random.choice(values, size=len(rows.values)) for values in choices], axis=1)
+    lanes = rows.names.index("lanes")
+    drawn[:, rows.names.index("lane_parts")] = [int(count).bit_count() for count in drawn[:, lanes]]
+    flags = np.array([feature.unit == "flag" for feature in STATEMENT_FEATURES])
+    statements = dataclasses.replace(rows, values=np.where(flags, drawn, np.log1p(drawn)).astype(np.float32))
+    sizes = np.log1p(2.0 ** random.integers(0, 30, size=(len(programs), len(PROGRAM_FEATURES)))).astype(np.float32)
+    features = dataclasses.replace(programs.features, values=sizes)
+    sources = {**programs.sources, "statements": statements, "features": features}
+    machine = dataclasses.replace(programs.machines[0], vector_lanes=16)
+    table = estimate_table(dataclasses.replace(programs, sources=sources, machines=(machine,)), "a test")
+    # each rule is at work somewhere
+    assert [name for name in COLUMNS if np.ptp(table.column(name)) == 0] == []
+    assert (ESTIMATE_VERSION, float(np.abs(table.values).mean())) == (1, pytest.approx(6.4854097, rel=1e-5))
 
 
 @pytest.mark.parametrize("loss", ["log_mse", "rank", "lambdarank"])
