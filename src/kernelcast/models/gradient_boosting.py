@@ -16,7 +16,7 @@ from kernelcast.files import read_json, require, write_json
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.checks import require_learnable, require_version
-from kernelcast.models.description import describe, revive
+from kernelcast.models.description import describe, revive, saved_value
 from kernelcast.models.estimate_table import ESTIMATE, ESTIMATE_VERSION, estimate_table, require_estimate_version
 from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
@@ -195,7 +195,7 @@ class BoostedTrees(ABC):
         """
         settings = read_json(directory / SETTINGS_FILE, "train")
         require(directory / cls.trees_file, "train")
-        require_estimate_version(settings.get("estimate_version"), directory)
+        require_estimate_version(saved_value(settings, "estimate_version", directory), directory)
         try:
             model = cls(
                 revive(settings["settings"]),

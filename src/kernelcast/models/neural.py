@@ -27,6 +27,7 @@ from kernelcast.models.description import (
     resolve_class,
     revive,
     revive_factory,
+    saved_value,
 )
 from kernelcast.models.estimate_table import ESTIMATE_VERSION, require_estimate_version, with_estimates
 from kernelcast.models.losses import Loss
@@ -130,7 +131,7 @@ class NeuralModel:
         settings = read_json(directory / SETTINGS_FILE, "train")
         weights = directory / WEIGHTS_FILE
         require(weights, "train")
-        require_estimate_version(settings.get("estimate_version"), directory)
+        require_estimate_version(saved_value(settings, "estimate_version", directory), directory)
         try:
             model = cls(
                 revive_factory(settings["network"]),
