@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -69,8 +69,7 @@ class Estimate:
 
     def of_programs(self, seconds: Float64[np.ndarray, " statements"]) -> Float64[np.ndarray, " programs"]:
         """Sums over the statements of each program, the cores sharing the work."""
-        program = np.repeat(np.arange(len(self.counts)), self.counts)
-        return np.bincount(program, seconds / self.helping, len(self.counts))
+        return _summed(seconds / self.helping, self.counts)
 
 
 def estimate(statements: StatementRows, features: FlatFeatures, machine: Machine) -> Estimate:
@@ -86,9 +85,14 @@ def estimate(statements: StatementRows, features: FlatFeatures, machine: Machine
     parallel = np.maximum(np.round(columns["parallel_extent"]), 1.0)
     helping = parallel / np.ceil(parallel / machine.cores)
     of_statements = core_seconds(columns, machine.vector_lanes, calibration)
-    memory = memory_seconds(features, machine, calibration).sum(axis=1)
-    found = Estimate(np.zeros(len(features)), memory, of_statements, helping, statements.counts("row"))
-    seconds = overlapped(found.of_programs(of_statements.total), memory) + calibration.call_seconds
+    memory, counts = memory_seconds(features, machine, calibration).sum(axis=1), statements.counts("row")
+    seconds = overlapped(_summed(of_statements.total / helping, counts), memory) + calibration.call_seconds
     if calibration.parallel_start_seconds > 0:
         seconds += natural(features, PARALLEL_STARTS) * calibration.parallel_start_seconds
-    return replace(found, seconds=seconds)
+    return Estimate(seconds, memory, of_statements, helping, counts)
+
+
+def _summed(
+    values: Float64[np.ndarray, " statements"], counts: Int64[np.ndarray, " programs"]
+) -> Float64[np.ndarray, " programs"]:
+    return np.bincount(np.repeat(np.arange(len(counts)), counts), values, len(counts))

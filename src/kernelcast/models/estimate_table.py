@@ -19,8 +19,7 @@ from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.programs import Machine, Programs, Source
 from kernelcast.graphs.views import ESTIMATES, FlatFeatures
 from kernelcast.models.analytical import Estimate, estimate
-from kernelcast.models.machine_model import PIECE
-from kernelcast.models.speeds import LEAST_SECONDS, known_machine, used_targets
+from kernelcast.models.speeds import LEAST_SECONDS, pieces_by_machine
 
 ESTIMATE_VERSION = 1
 """Raised whenever the analytical model or a column here changes: a model that learned how far another one was off is
@@ -51,12 +50,8 @@ def estimate_table(programs: Programs, model: str) -> FlatFeatures:
         ConfigError: a view, a column of one or the machine is not there.
     """
     values = np.zeros((len(programs), len(COLUMNS)), dtype=np.float32)
-    for target in used_targets(programs):
-        machine = known_machine(programs, target, model)
-        of_target = np.flatnonzero(programs.target == target)
-        for start in range(0, len(of_target), PIECE):
-            rows = of_target[start : start + PIECE]
-            values[rows] = _rows(programs, rows, machine)
+    for rows, machine in pieces_by_machine(programs, model):
+        values[rows] = _rows(programs, rows, machine)
     return FlatFeatures(COLUMNS, values)
 
 
@@ -78,7 +73,7 @@ def require_estimate_version(trained_on: object, directory: Path) -> None:
 
 
 def with_estimates(programs: Programs, model: str) -> Programs:
-    """The same programs with a further view `estimate`; raises as `estimate_table` does."""
+    """The same programs with a further view `estimates`; raises as `estimate_table` does."""
     table = estimate_table(programs, model)
     count = int(programs.rows.max()) + 1 if len(programs) else 0
     # a source has a row for each program of the store

@@ -22,7 +22,7 @@ from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.rounds import Rounds
 from kernelcast.models.setting_checks import require_counts, require_numbers, require_shares
-from kernelcast.models.tables import require_views, table_of
+from kernelcast.models.tables import require_views, side_by_side, table_of
 from kernelcast.models.trainer import TrainerSettings
 
 SETTINGS_FILE = "settings.json"
@@ -237,8 +237,7 @@ class BoostedTrees(ABC):
         table = table_of(programs, self._view, self._pooled)
         if not self._estimate:
             return table
-        further = estimate_table(programs, f"{self.package} with model.estimate=true")
-        return FlatFeatures(table.names + further.names, np.concatenate([table.values, further.values], axis=1))
+        return side_by_side([table, estimate_table(programs, f"{self.package} with model.estimate=true")])
 
     def _start(self, table: FlatFeatures) -> Float64[np.ndarray, "programs"] | None:
         """The estimate as an output of the trees, see `as_prediction`; none where they start from nothing."""

@@ -15,13 +15,10 @@ from kernelcast.models.checks import require_version
 from kernelcast.models.description import saved_value
 from kernelcast.models.losses import Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
-from kernelcast.models.speeds import LEAST_SECONDS, known_machine, used_targets
+from kernelcast.models.speeds import LEAST_SECONDS, known_machine, pieces_by_machine, used_targets
 from kernelcast.models.trainer import TrainerSettings
 
 SETTINGS_FILE = "settings.json"
-
-PIECE = 8192
-"""Programs that are looked at together, so that any number of them fits into memory."""
 
 
 class MachineModel(ABC):
@@ -66,12 +63,8 @@ class MachineModel(ABC):
         """Natural logarithm of the seconds on the machine of `programs`."""
         require_version(self._feature_version, programs, f"the {self.name} model")
         seconds = np.zeros(len(programs))
-        for target in used_targets(programs):
-            machine = known_machine(programs, target, self.name)
-            of_target = np.flatnonzero(programs.target == target)
-            for start in range(0, len(of_target), PIECE):
-                rows = of_target[start : start + PIECE]
-                seconds[rows] = self.seconds(programs, rows, machine)
+        for rows, machine in pieces_by_machine(programs, self.name):
+            seconds[rows] = self.seconds(programs, rows, machine)
         return np.log(np.maximum(seconds, LEAST_SECONDS))
 
     def save(self, directory: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.features import MOVED_BYTES, UNIQUE_BYTES, natural
@@ -36,9 +38,22 @@ def known_machine(programs: Programs, target: int, model: str) -> Machine:
     return machine
 
 
+PIECE = 8192
+"""Programs that are looked at together, so that any number of them fits into memory."""
+
+
 def used_targets(programs: Programs) -> list[int]:
     """The targets that have a program; the machine of another one may be unknown."""
     return [int(target) for target in np.unique(programs.target)]
+
+
+def pieces_by_machine(programs: Programs, model: str) -> Iterator[tuple[Int64[np.ndarray, "rows"], Machine]]:
+    """The rows of all programs in pieces, each with the machine that measured it; raises as `known_machine` does."""
+    for target in used_targets(programs):
+        machine = known_machine(programs, target, model)
+        of_target = np.flatnonzero(programs.target == target)
+        for start in range(0, len(of_target), PIECE):
+            yield of_target[start : start + PIECE], machine
 
 
 def calibration_of(machine: Machine) -> Calibration:

@@ -41,7 +41,11 @@ def table_of(programs: Programs, view: str, pooled: Sequence[str]) -> FlatFeatur
     Raises:
         ConfigError: the programs have no such view.
     """
-    parts = [TABLES[view](programs), *(_pooled(name, programs.view(name)) for name in pooled)]
+    return side_by_side([TABLES[view](programs), *(_pooled(name, programs.view(name)) for name in pooled)])
+
+
+def side_by_side(parts: Sequence[FlatFeatures]) -> FlatFeatures:
+    """The columns of all parts, which are of the same programs."""
     if len(parts) == 1:
         return parts[0]
     return FlatFeatures(

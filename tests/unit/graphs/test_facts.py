@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelcast.graphs.facts import Facts, analyse, moved_bytes
 from kernelcast.graphs.kernels.access_facts import RUN_ITERATIONS
-from kernelcast.graphs.kernels.repeats import lane_parts
+from kernelcast.graphs.kernels.loop_facts import lane_parts
 from kernelcast.graphs.kernels.work import moved_bytes as traffic
 from kernelcast.graphs.table import ProgramTable
 from kernelcast.graphs.vocabulary import NODE_KINDS

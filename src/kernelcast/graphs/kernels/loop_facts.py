@@ -91,6 +91,16 @@ def reduced_iterations(
 
 
 @compiled
+def lane_parts(lanes: int) -> int:
+    """Powers of two that so many lanes add up to: the lengths of machine vectors."""
+    parts = 0
+    while lanes > 0:
+        parts += lanes & 1
+        lanes >>= 1
+    return parts
+
+
+@compiled
 def lanes(
     kind: np.ndarray,
     role: np.ndarray,

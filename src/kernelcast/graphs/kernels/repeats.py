@@ -1,4 +1,4 @@
-"""What compilers make of a nest that the schedule does not say: work that is done once, lanes in several parts."""
+"""Work that a schedule has done again and again, and what of it a compiler does once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ MARKED_LOOPS = 62
 
 _STORE, _PARALLEL = NODE_KIND_INDEX["store"], NODE_KIND_INDEX["loop_parallel"]
 _THREAD_BINDING = NODE_KIND_INDEX["loop_thread_binding"]
-
-
-@compiled
-def lane_parts(lanes: int) -> int:
-    """Powers of two that so many lanes add up to: the lengths of machine vectors."""
-    parts = 0
-    while lanes > 0:
-        parts += lanes & 1
-        lanes >>= 1
-    return parts
 
 
 @compiled

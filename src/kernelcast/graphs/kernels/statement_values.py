@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcast.graphs.flat_columns import ACCESS_WIDTH, INNER_LOOPS, RANKED_LOADS, STATEMENT_FEATURES, STATEMENT_INDEX
 from kernelcast.graphs.kernels.compiled import compiled
-from kernelcast.graphs.kernels.repeats import lane_parts
+from kernelcast.graphs.kernels.loop_facts import lane_parts
 from kernelcast.graphs.table import ROLES
 from kernelcast.graphs.vocabulary import NODE_KIND_INDEX
 

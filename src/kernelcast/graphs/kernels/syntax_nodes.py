@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcast.graphs.kernels.compiled import compiled
-from kernelcast.graphs.kernels.loop_facts import BINDINGS, INDICES, is_loop
-from kernelcast.graphs.kernels.repeats import lane_parts
+from kernelcast.graphs.kernels.loop_facts import BINDINGS, INDICES, is_loop, lane_parts
 from kernelcast.graphs.kernels.work import is_float
 from kernelcast.graphs.vocabulary import NODE_FEATURE_INDEX, NODE_FEATURES, NODE_KIND_INDEX
 
