@@ -21,7 +21,7 @@ from kernelcast.models.estimate_table import ESTIMATE, ESTIMATE_VERSION, estimat
 from kernelcast.models.losses import Aim, Loss
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.rounds import Rounds
-from kernelcast.models.setting_checks import require_counts, require_numbers, require_shares
+from kernelcast.models.setting_checks import require_counts, require_flag, require_numbers, require_shares
 from kernelcast.models.tables import require_views, side_by_side, table_of
 from kernelcast.models.trainer import TrainerSettings
 
@@ -97,7 +97,7 @@ class BoostedTrees(ABC):
             columns.
 
     Raises:
-        ConfigError: the library has nothing like the loss, or there is no such view.
+        ConfigError: the library has nothing like the loss, there is no such view, or `estimate` is no flag.
     """
 
     learned = True
@@ -127,6 +127,7 @@ class BoostedTrees(ABC):
                 f"that aims at one of {', '.join(self.objectives)}"
             )
         require_views(view, pooled)
+        require_flag("model.estimate", estimate)
         self._settings = settings
         self._loss = loss
         self._aim: Aim = loss.aim

@@ -46,5 +46,15 @@ def require_shares(settings: Any, *names: str) -> None:
             raise ConfigError(f"{PREFIX}.{name}={value}: it must be above 0 and at most 1")
 
 
+def require_flag(key: str, value: object) -> None:
+    """Makes sure that a setting is true or false; Hydra leaves `no` and `maybe` as words, and every word is true.
+
+    Raises:
+        ConfigError: it is not; the message names `key`.
+    """
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key}={value}: it must be true or false")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hydra.errors import InstantiationException
 
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.flat_columns import PROGRAM_FEATURES, STATEMENT_FEATURES
@@ -126,6 +127,23 @@ def test_the_version_is_that_of_these_estimates(programs):
     # each rule is at work somewhere
     assert [name for name in COLUMNS if np.ptp(table.column(name)) == 0] == []
     assert (ESTIMATE_VERSION, float(np.abs(table.values).mean())) == (1, pytest.approx(6.4854097, rel=1e-5))
+
+
+@pytest.mark.parametrize("value", ["no", "maybe", 1, None])
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("lightgbm", "estimate"),
+        ("xgboost", "estimate"),
+        ("gcn", "network.estimate"),
+        ("graphsage", "network.estimate"),
+        ("graphsage", "network.l2_normalize"),
+    ],
+)
+def test_a_flag_that_is_none_is_refused(model_of, name, key, value):
+    changes = {"network": {key.partition(".")[2]: value}} if "." in key else {key: value}
+    with pytest.raises((ConfigError, InstantiationException), match=rf"model\.{key}={value}: it must be true or false"):
+        model_of(name, "log_mse", changes=changes)
 
 
 @pytest.mark.parametrize("loss", ["log_mse", "rank", "lambdarank"])

@@ -13,6 +13,7 @@ from torch_geometric.utils import scatter
 from kernelcast.models.networks.checks import require_size
 from kernelcast.models.networks.network import GraphNetwork
 from kernelcast.models.networks.widths import Widths
+from kernelcast.models.setting_checks import require_flag
 from kernelcast.models.view_batches import GraphBatch
 
 
@@ -88,6 +89,7 @@ class GraphSAGE(GraphNetwork):
         )
         require_size("model.network.layers", layers)
         require_size("model.network.message_width", message_width)
+        require_flag("model.network.l2_normalize", l2_normalize)
         self.layers = nn.ModuleList(
             TypedSAGELayer(width, message_width, widths[view].edge_kinds, l2_normalize) for _ in range(layers)
         )

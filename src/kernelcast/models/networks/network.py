@@ -18,6 +18,7 @@ from kernelcast.models.networks.readout import Readout
 from kernelcast.models.networks.reductions import ReductionSettings
 from kernelcast.models.networks.standardised import Standardised
 from kernelcast.models.networks.widths import ViewWidths, Widths
+from kernelcast.models.setting_checks import require_flag
 from kernelcast.models.view_batches import GraphBatch
 
 GRAPH_VIEWS = ("ast", "dataflow")
@@ -72,7 +73,7 @@ class GraphNetwork(Network, ABC):
         estimate: whether the readout sees what the analytical model makes of the program, beside the kernel's features.
 
     Raises:
-        ConfigError: a view, a width or a share that cannot work.
+        ConfigError: a view, a width, a share or a flag that cannot work.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class GraphNetwork(Network, ABC):
         require_size("model.network.width", width)
         require_size("model.network.kind_width", kind_width)
         require_share("model.network.dropout", dropout)
+        require_flag("model.network.estimate", estimate)
         of_view = view_widths(widths, view)
         self.view = view
         self.views = (view, ESTIMATES) if estimate else (view,)
