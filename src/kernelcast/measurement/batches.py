@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 """Between two looks for a device that takes the place of a lost one."""
 
+CLOSERS = 4
+"""Programs that are closed at the same time."""
+
 PATIENCE_SECONDS = 20.0
 """How long to look when no device is left: servers that are started again need some seconds."""
 
@@ -223,11 +226,12 @@ class _Batch:
         """Frees all programs, those that are still being loaded as well."""
         for loading in self.loadings:
             loading.cancel()
-        for loading in self.loadings:
-            if not loading.cancelled() and loading.exception() is None:
-                program = loading.result().program
-                if not isinstance(program, Failed):
-                    program.close()
+        ended = [one.result() for one in self.loadings if not one.cancelled() and one.exception() is None]
+        programs = [loading.program for loading in ended if not isinstance(loading.program, Failed)]
+        if programs:
+            # the system takes milliseconds to free the memory of each
+            with ThreadPoolExecutor(min(CLOSERS, len(programs))) as closers:
+                list(closers.map(lambda program: program.close(), programs))
 
 
 @dataclass
@@ -235,7 +239,7 @@ class _Observer:
     """Passes on what the timing of one batch says."""
 
     recorder: Recorder
-    device: str
+    device: Device
     items: dict[int, Item]
     batch: _Batch
 
@@ -245,8 +249,10 @@ class _Observer:
     def ended(self, program: TimedProgram) -> None:
         item = self.items[id(program)]
         self.batch.over.add(id(item))
-        self.recorder.ended(item, self.device, program.failed, program.checked, program.cut_short)
-        program.program.close()
+        self.recorder.ended(item, self.device.name, program.failed, program.checked, program.cut_short)
+        if self.device.overlaps:
+            # its memory is wanted for the next batch; else it is freed with the others, when no program is timed
+            program.program.close()
 
     def round_ended(self) -> None:
         self.recorder.round_ended()
@@ -347,9 +353,7 @@ class _Server:
         return programs
 
     def _time(self, batch: _Batch, loaded: list[tuple[Item, TimedProgram]], machine: MachineState) -> None:
-        observer = _Observer(
-            self._crew.recorder, self._device.name, {id(program): item for item, program in loaded}, batch
-        )
+        observer = _Observer(self._crew.recorder, self._device, {id(program): item for item, program in loaded}, batch)
         programs = [program for _, program in loaded]
         for program in programs:
             key = program.candidate.workload_key

@@ -18,7 +18,10 @@ whole elements by about their own size.
 def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """Random numbers for an argument: floats in -1 to 1, integers 0 or 1, which every index and flag may be."""
     if "float" in dtype:
-        return generator.uniform(-1.0, 1.0, shape).astype(np_dtype(dtype))
+        numbers: Any = np.asarray(generator.random(shape, dtype="float64" if dtype == "float64" else "float32"))
+        numbers *= 2
+        numbers -= 1
+        return numbers.astype(np_dtype(dtype), copy=False)
     return generator.integers(0, 2, shape).astype(dtype)
 
 

@@ -17,6 +17,7 @@ from kernelcast.tvm_compat.loading import (
 from kernelcast.tvm_compat.mlp_model import predict_mlp, store_scale, train_mlp
 from kernelcast.tvm_compat.modules import (
     is_scheduled,
+    layout_changes,
     module_json,
     parse_module,
     replayed_schedule,
@@ -56,6 +57,7 @@ __all__ = [
     "is_of_this_machine",
     "is_scheduled",
     "keep_exceptions",
+    "layout_changes",
     "load_intrinsics",
     "load_tvm",
     "make_target",

@@ -14,6 +14,9 @@ from kernelcast.tvm_compat.loading import load_tvm
 if TYPE_CHECKING:
     import tvm
 
+LAYOUT_CHANGE = "meta_schedule.layout_rewrite_preproc"
+"""Marks the block that changes the layout of a weight."""
+
 PLAIN_BINDINGS = ("ir.Var", "ir.IntImm")
 """What the axes of an unscheduled block are bound to: a loop, or a constant where the axis has one step."""
 
@@ -21,12 +24,41 @@ PLAIN_BINDINGS = ("ir.Var", "ir.IntImm")
 def runnable_module(module: Any) -> tvm.IRModule:
     """The part of a scheduled program that is built and timed, as by MetaSchedule's own builder.
 
-    A schedule may change the layout of weights. The block that does so (`meta_schedule.layout_rewrite_preproc`) belongs
-    to the compilation of a network, so here it is emptied, and the program takes weights of the new shape.
+    A schedule may change the layout of weights. The block that does so (`layout_changes`) belongs to the compilation of
+    a network, so here it is emptied, and the program takes weights of the new shape.
     """
     load_tvm()
     transform = importlib.import_module("tvm.s_tir.transform")
     return transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
+
+
+def layout_changes(module: Any) -> dict[int, tvm.IRModule]:
+    """What a scheduled program does to the layout of its weights before it computes, and `runnable_module` leaves out.
+
+    Args:
+        module: the whole scheduled program.
+
+    Returns:
+        By position among the program's arguments: a program of two arguments, which writes the first one in the layout
+        of the second one.
+    """
+    tvm = load_tvm()
+    s_tir = importlib.import_module("tvm.s_tir")
+    main = module["main"]
+    body = main.body.block.body
+    changes = {}
+    for nest in body.seq if isinstance(body, tvm.tirx.SeqStmt) else [body]:
+        inner = nest
+        while isinstance(inner, tvm.tirx.For):
+            inner = inner.body
+        if isinstance(inner, s_tir.SBlockRealize) and LAYOUT_CHANGE in inner.block.annotations:
+            before, after = inner.block.reads[0].source, inner.block.writes[0].source
+            position = next(index for index, argument in enumerate(main.params) if argument.same_as(before))
+            root = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "root", nest))
+            attributes = {"global_symbol": "main", "s_tir": True}
+            function = tvm.tirx.PrimFunc([before, after], root).with_attr(attributes)
+            changes[position] = tvm.IRModule({"main": function})
+    return changes
 
 
 def structural_key(module: Any) -> str:

@@ -103,7 +103,7 @@ def worker_count(device: LocalDevice) -> int:
             "Error: Cannot find function kernelcast.no_such_function in the imported modules or global registry.",
         ),
         (("not_a_number",), Outcome.WRONG_RESULT, "the results in `result` are not all finite numbers"),
-        (("large", 2**26), Outcome.OUT_OF_MEMORY, "Unable to allocate 512. MiB for an array with shape (67108864,)"),
+        (("large", 2**26), Outcome.OUT_OF_MEMORY, "Unable to allocate 256. MiB for an array with shape (67108864,)"),
     ],
 )
 def test_a_program_that_goes_wrong_is_told_by_its_outcome(

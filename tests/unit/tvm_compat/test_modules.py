@@ -7,6 +7,7 @@ from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.measurement.workloads import conv2d, conv2d_bias_relu, global_pool2d, matmul, softmax
 from kernelcast.tvm_compat import (
     is_scheduled,
+    layout_changes,
     module_json,
     parse_module,
     resolve_target,
@@ -40,6 +41,14 @@ def test_what_rewrites_the_weights_is_no_part_of_what_runs() -> None:
         shape = [int(extent) for extent in runs["main"].params[1].shape]
         assert math.prod(shape) == 3 * 3 * 8 * 16
         assert shape != [3, 3, 8, 16]
+        # and what it did is a program of its own
+        ((position, change),) = layout_changes(module).items()
+        assert position == 1
+        before, after = change["main"].params
+        assert before.same_as(module["main"].params[1])
+        assert after.same_as(runs["main"].params[1])
+    others = [module for module in modules if rewrites not in module.script()]
+    assert all(not layout_changes(module) for module in [*others, parse_module(workload.module)])
 
 
 @pytest.mark.parametrize("trace", ["", "{}", '[[["NoSuchInstruction",[],[],[]]],[]]'])
