@@ -114,8 +114,8 @@ class Suite:
 
 
 def timed_seconds(repeats: list[TimedRepeat]) -> float:
-    """Time that repeats took, the uncounted call before each included."""
-    return sum((repeat.calls + 1) * repeat.run_seconds for repeat in repeats)
+    """Time that repeats took, the uncounted call before most included."""
+    return sum(repeat.spent_seconds for repeat in repeats)
 
 
 def work_seconds(tries: list[Try], builders: int) -> float:

@@ -18,7 +18,7 @@ from kernelcast.measurement.devices import Device, LoadedProgram
 from kernelcast.measurement.messages import Failed
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import Cache, TimingSettings, Way
-from kernelcast.measurement.worker import calls_per_repeat
+from kernelcast.measurement.worker import WARM_SECONDS, calls_per_repeat
 
 SLOW_FACTOR = 20.0
 """A program this many times slower than the fastest of its workload is one that nobody picks."""
@@ -63,6 +63,11 @@ class TimedRepeat:
     reference_seconds: float
     ended_at: float
 
+    @property
+    def spent_seconds(self) -> float:
+        """Time that the repeat took, the call before it included where there was one."""
+        return (self.calls + (self.run_seconds < WARM_SECONDS)) * self.run_seconds
+
 
 @dataclass
 class TimedProgram:
@@ -90,8 +95,8 @@ class TimedProgram:
 
     @property
     def spent_seconds(self) -> float:
-        """Time that the repeats took, the call before each of them included."""
-        return sum((repeat.calls + 1) * repeat.run_seconds for repeat in self.repeats)
+        """Time that the repeats took."""
+        return sum(repeat.spent_seconds for repeat in self.repeats)
 
 
 class TimingObserver(Protocol):

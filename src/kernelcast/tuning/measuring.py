@@ -194,7 +194,7 @@ class Bench:
     def _measured(self, entry: Try) -> Measured:
         assert entry.ending is not None, "a batch gives every program an ending"
         repeats = entry.repeats.of_visit(0)
-        own = (entry.build_seconds or 0.0) + sum((repeat.calls + 1) * repeat.run_seconds for repeat in repeats)
+        own = (entry.build_seconds or 0.0) + sum(repeat.spent_seconds for repeat in repeats)
         # a batch that was killed has no time of its own
         seconds = self._share.get((entry.workload_key, entry.program_key), own)
         label = min((repeat.run_seconds for repeat in repeats), default=None)

@@ -48,6 +48,11 @@ def calling(name: str, function: str) -> Workload:
     return _program(name, f'result[vi] = T.Cast("float32", T.call_extern("int32", "{function}"))')
 
 
+def sleeping(name: str, microseconds: int) -> Workload:
+    """Sleeps so long in one call."""
+    return _program(name, f'result[vi] = T.Cast("float32", T.call_extern("int32", "usleep", {microseconds}))', 1)
+
+
 def reading_far_outside(name: str) -> Workload:
     """Reads gigabytes before its input, where no memory is."""
     return _program(name, "result[vi] = source[vi - 1073741824]")

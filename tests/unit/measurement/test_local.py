@@ -128,6 +128,17 @@ def test_a_program_that_never_returns_is_stopped(faulty: Any, make_device: MakeD
     assert loading.program == Failed(Outcome.RUN_TIMEOUT, "still running after 0.3 s; stopped")
 
 
+def test_a_program_whose_one_call_is_within_the_limit_is_timed(faulty: Any, make_device: MakeDevice) -> None:
+    sleeps = faulty.sleeping("sleeps", 700_000)
+    program = make_device(run_timeout_seconds=1.2).load(sleeps, faulty.unscheduled(sleeps), None).program
+    assert not isinstance(program, Failed)
+    repeated = program.repeat(1)
+    program.close()
+    # two calls in a repeat would have run into it
+    assert isinstance(repeated, Repeated), repeated
+    assert repeated.run_seconds > 0.6
+
+
 def test_a_build_that_takes_too_long_is_stopped(faulty: Any, small_matmul: Workload, make_device: MakeDevice) -> None:
     loading = make_device(build_timeout_seconds=0.001).load(small_matmul, faulty.unscheduled(small_matmul), None)
     assert loading == Loading(Failed(Outcome.BUILD_TIMEOUT, "still building after 0.001 s; stopped"))
