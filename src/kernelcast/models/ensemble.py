@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 import numpy as np
@@ -18,9 +19,12 @@ from kernelcast.graphs.programs import Programs
 from kernelcast.models.checks import require_learnable
 from kernelcast.models.description import saved_value
 from kernelcast.models.losses import Loss
+from kernelcast.models.members import Member, are_worth_processes, fit_side_by_side
 from kernelcast.models.protocol import CostModel, MetricLog, PredictionKind
 from kernelcast.models.saved import load_model, save_model
+from kernelcast.models.setting_checks import require_count
 from kernelcast.models.trainer import TrainerSettings
+from kernelcast.tvm_compat import available_cores
 
 logger = logging.getLogger(__name__)
 
@@ -62,24 +66,36 @@ class EnsembleModel:
         loss: of the members without their own; decides what the predictions mean.
         trainer: of the members.
         seed: of all; each member has another one made from it.
+        jobs: members that are fitted at the same time, each in a process of its own; None: one a core. One after the
+            other where there is little to learn from, and where a network trains on a GPU or on several devices.
 
     Raises:
-        ConfigError: no members, or one that predicts ranks where seconds are wanted.
+        ConfigError: no members, or one that predicts ranks where seconds are wanted, or `jobs` below 1.
     """
 
     learned = True
 
     def __init__(
-        self, members: Mapping[str, Callable[..., CostModel]], loss: Loss, trainer: TrainerSettings | None, seed: int
+        self,
+        members: Mapping[str, Callable[..., CostModel]],
+        loss: Loss,
+        trainer: TrainerSettings | None,
+        seed: int,
+        jobs: int | None = None,
     ) -> None:
         if not members:
             raise ConfigError("model.members is empty: name the models to average")
+        if jobs is not None:
+            require_count("model.jobs", jobs)
         self._kind = loss.predicts
         self._loss = loss
-        self._members = {
-            name: _made(make, loss, trainer, seed * SEED_STEP + number)
+        self._jobs = jobs
+        self._one_device = trainer is None or (trainer.accelerator == "cpu" and not trainer.distributed)
+        self._make = {
+            name: partial(_made, make, loss, trainer, seed * SEED_STEP + number)
             for number, (name, make) in enumerate(members.items())
         }
+        self._members = {name: make() for name, make in self._make.items()}
         self._shares: dict[str, Share] = {}
         self._check_kinds()
 
@@ -89,11 +105,19 @@ class EnsembleModel:
         return self._kind
 
     def fit(self, train: Programs, valid: Programs, log: MetricLog, workspace: Path | None = None) -> None:
-        """Fits one member after the other, then brings them to one scale."""
+        """Fits the members, several at a time where that is sooner, then brings them to one scale."""
         require_learnable(train, self._loss)
-        for name, member in self._members.items():
-            logger.info("member %s", name)
-            member.fit(train, valid, _Prefixed(log, name), None if workspace is None else _folder(workspace / name))
+        logs = {name: _Prefixed(log, name) for name in self._members}
+        workspaces = {name: None if workspace is None else _folder(workspace / name) for name in self._members}
+        jobs = min(self._jobs or available_cores(), len(self._members))
+        if jobs > 1 and self._one_device and are_worth_processes(train):
+            waiting = [Member(name, make, workspaces[name]) for name, make in self._make.items()]
+            with TemporaryDirectory(prefix="kernelcast-", dir=workspace) as folder:
+                self._members = fit_side_by_side(waiting, jobs, train, valid, logs, Path(folder))
+        else:
+            for name, member in self._members.items():
+                logger.info("member %s", name)
+                member.fit(train, valid, logs[name], workspaces[name])
         judges = valid if len(valid) else train
         # in the order in which a file has them: sums of floats depend on it
         self._shares = {

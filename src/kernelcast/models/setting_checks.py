@@ -10,6 +10,16 @@ from kernelcast.errors import ConfigError
 PREFIX = "model.settings"
 
 
+def require_count(key: str, value: object, least: int = 1) -> None:
+    """Makes sure that a setting is a whole number of at least `least`.
+
+    Raises:
+        ConfigError: it is not; the message names `key`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{key}={value}: it must be a whole number of at least {least}")
+
+
 def require_counts(settings: Any, *names: str, least: int = 1) -> None:
     """Makes sure that the settings of these names are whole numbers of at least `least`.
 
@@ -17,9 +27,7 @@ def require_counts(settings: Any, *names: str, least: int = 1) -> None:
         ConfigError: one is not.
     """
     for name in names:
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{PREFIX}.{name}={value}: it must be a whole number of at least {least}")
+        require_count(f"{PREFIX}.{name}", getattr(settings, name), least)
 
 
 def require_numbers(settings: Any, *names: str) -> None:

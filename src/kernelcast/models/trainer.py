@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernelcast.errors import ConfigError
 from kernelcast.models.batching import Limits
+from kernelcast.models.setting_checks import require_count
 
 ACCELERATORS = ("cpu", "gpu", "auto")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
@@ -61,9 +62,9 @@ class TrainerSettings:
 
     def __post_init__(self) -> None:
         for name in ("max_epochs", "patience", "batch_programs", "batch_elements", "threads", "devices"):
-            _require_count(f"trainer.{name}", getattr(self, name), 1)
-        _require_count("trainer.chunk_programs", self.chunk_programs, 2)
-        _require_count("trainer.warmup_epochs", self.warmup_epochs, 0)
+            require_count(f"trainer.{name}", getattr(self, name))
+        require_count("trainer.chunk_programs", self.chunk_programs, 2)
+        require_count("trainer.warmup_epochs", self.warmup_epochs, 0)
         _require_number("trainer.learning_rate", self.learning_rate, positive=True)
         _require_number("trainer.weight_decay", self.weight_decay)
         _require_number("trainer.gradient_clip", self.gradient_clip)
@@ -91,11 +92,6 @@ class TrainerSettings:
             return (epoch + 1) / (self.warmup_epochs + 1)
         progress = (epoch - self.warmup_epochs) / max(self.max_epochs - self.warmup_epochs, 1)
         return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-
-
-def _require_count(key: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{key}={value}: it must be a whole number of at least {least}")
 
 
 def _require_number(key: str, value: object, *, positive: bool = False) -> None:

@@ -1,17 +1,13 @@
-"""A real tracker and real servers on loopback, each in a session of processes that is killed at the end."""
+"""Campaigns on devices behind a real tracker."""
 
 import json
-import os
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,78 +27,12 @@ from kernelcast.measurement.plan import Plan
 from kernelcast.measurement.remote import RemoteDevice, RemoteProgram, RpcRunner
 from kernelcast.measurement.remote_host import DESCRIBING, copy_workload, peak_workload
 from kernelcast.measurement.remote_session import Call, RepeatOf
-from kernelcast.measurement.tracker import Tracker, TrackerUnreachable
 from kernelcast.records import read_campaign, read_measurements
 from kernelcast.tvm_compat import load_tvm, resolve_target
+from tests.unit.measurement.lab import SERVER, STOCK_SERVER, TRACKER, Lab, free_port, kill
 
 PROGRAM = Path(__file__).with_name("measure_remote.py")
-TRACKER, STOCK_SERVER = "tvm.exec.rpc_tracker", "tvm.exec.rpc_server"
-SERVER = "kernelcast.measurement.rpc_server"
-START_SECONDS = 120
-
 MakePlan = Callable[..., Plan]
-
-
-class Lab:
-    """A tracker, and servers for it as they are wanted."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self.port = free_port()
-        self.tracker = Tracker("127.0.0.1", self.port)
-        self._started(TRACKER, "--host", "127.0.0.1", "--port", str(self.port), "--port-end", str(self.port + 1))
-        self._wait_until(self._answers)
-
-    def start(self, key: str, count: int = 1, module: str = SERVER) -> list["subprocess.Popen[bytes]"]:
-        """Servers of a key; they are registered when this returns."""
-        wanted = self.tracker.devices()[key] + count
-        servers = []
-        for _ in range(count):
-            port = free_port()
-            listen = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
-            servers.append(self._started(module, *listen, "--tracker", f"127.0.0.1:{self.port}", "--key", key))
-        self._wait_until(lambda: self.tracker.devices()[key] == wanted)
-        return servers
-
-    def _answers(self) -> bool:
-        with suppress(TrackerUnreachable):
-            return not self.tracker.devices()
-        return False
-
-    def _started(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        log = self._stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115, the stack closes it
-        # two servers here share the cores: TVM would put the threads of both on the first ones
-        environment = {**os.environ, "TVM_BIND_THREADS": "0", "TVM_NUM_THREADS": "2"}
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            start_new_session=True,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-        )
-        self._stack.callback(kill, process)
-        return process
-
-    @staticmethod
-    def _wait_until(ready: Callable[[], bool]) -> None:
-        until = time.monotonic() + START_SECONDS
-        while not ready():
-            assert time.monotonic() < until, "the tracker or a server did not come up"
-            time.sleep(0.05)
-
-
-def kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kills a process with all that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -152,6 +152,10 @@ class StoredView:
         self._open: OrderedDict[int, View] = OrderedDict()
         self._counts: dict[str, np.ndarray] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which maps the shards itself: the open ones would travel as copies."""
+        return {**vars(self), "_open": OrderedDict()}
+
     def __len__(self) -> int:
         return int(self._start[-1])
 
