@@ -116,7 +116,7 @@ class Repeat:
     """Asks for one repeat; answered by `Repeated`.
 
     Attributes:
-        calls: calls in a row, after one that does not count (unless a call is long, see `WARM_SECONDS`).
+        calls: calls in a row, after one that does not count (unless a call is long, see `UNWARMED_SECONDS`).
         cores: the cores to run on, one a thread; empty: wherever the system likes.
         flush_bytes: memory that is written before each call so that caches hold nothing of use; 0: caches stay warm.
     """

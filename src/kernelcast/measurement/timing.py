@@ -18,7 +18,7 @@ from kernelcast.measurement.devices import Device, LoadedProgram
 from kernelcast.measurement.messages import Failed
 from kernelcast.measurement.sampling import Candidate
 from kernelcast.measurement.settings import Cache, TimingSettings, Way
-from kernelcast.measurement.worker import WARM_SECONDS, calls_per_repeat
+from kernelcast.measurement.worker import UNWARMED_SECONDS, calls_per_repeat
 
 SLOW_FACTOR = 20.0
 """A program this many times slower than the fastest of its workload is one that nobody picks."""
@@ -66,7 +66,7 @@ class TimedRepeat:
     @property
     def spent_seconds(self) -> float:
         """Time that the repeat took, the call before it included where there was one."""
-        return (self.calls + (self.run_seconds < WARM_SECONDS)) * self.run_seconds
+        return (self.calls + (self.run_seconds < UNWARMED_SECONDS)) * self.run_seconds
 
 
 @dataclass

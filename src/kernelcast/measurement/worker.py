@@ -53,10 +53,10 @@ from kernelcast.tvm_compat import (
 MESSAGE_LINES = 4
 """Lines of an error that are kept."""
 
-LONG_SECONDS = 0.02
+LONG_SECONDS = 0.1
 """A first call this long is not repeated for a better estimate."""
 
-WARM_SECONDS = 0.25
+UNWARMED_SECONDS = 0.25
 """A call this long is timed without a call before it: caches fill in a hundredth of that, and a program that takes ten
 seconds would run into its limit for nothing."""
 
@@ -208,7 +208,7 @@ class BuiltProgram:
         if request.cores and request.cores != self._cores:
             pin_threads(request.cores)
             self._cores = request.cores
-        if request.calls == 1 and not request.flush_bytes and self._call_seconds >= WARM_SECONDS:
+        if request.calls == 1 and not request.flush_bytes and self._call_seconds >= UNWARMED_SECONDS:
             return Repeated(self._call(), time.time())
         seconds = float(np.mean(self._evaluator(request)(*self._arguments).results))
         return Repeated(seconds, time.time())

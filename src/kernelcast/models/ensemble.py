@@ -18,8 +18,8 @@ from kernelcast.files import read_json, write_json
 from kernelcast.graphs.programs import Programs
 from kernelcast.models.checks import require_learnable
 from kernelcast.models.description import saved_value
+from kernelcast.models.ensemble_members import Member, are_worth_processes, fit_side_by_side
 from kernelcast.models.losses import Loss
-from kernelcast.models.members import Member, are_worth_processes, fit_side_by_side
 from kernelcast.models.protocol import CostModel, MetricLog, PredictionKind
 from kernelcast.models.saved import load_model, save_model
 from kernelcast.models.setting_checks import require_count
@@ -90,12 +90,11 @@ class EnsembleModel:
         self._kind = loss.predicts
         self._loss = loss
         self._jobs = jobs
-        self._one_device = trainer is None or (trainer.accelerator == "cpu" and not trainer.distributed)
-        self._make = {
-            name: partial(_made, make, loss, trainer, seed * SEED_STEP + number)
+        self._trainer = trainer
+        self._members = {
+            name: _made(make, loss, trainer, seed * SEED_STEP + number)
             for number, (name, make) in enumerate(members.items())
         }
-        self._members = {name: make() for name, make in self._make.items()}
         self._shares: dict[str, Share] = {}
         self._check_kinds()
 
@@ -108,16 +107,18 @@ class EnsembleModel:
         """Fits the members, several at a time where that is sooner, then brings them to one scale."""
         require_learnable(train, self._loss)
         logs = {name: _Prefixed(log, name) for name in self._members}
-        workspaces = {name: None if workspace is None else _folder(workspace / name) for name in self._members}
-        jobs = min(self._jobs or available_cores(), len(self._members))
-        if jobs > 1 and self._one_device and are_worth_processes(train):
-            waiting = [Member(name, make, workspaces[name]) for name, make in self._make.items()]
+        members = [
+            Member(name, model, None if workspace is None else _folder(workspace / name))
+            for name, model in self._members.items()
+        ]
+        jobs = min(self._jobs or available_cores(), len(members))
+        if jobs > 1 and are_worth_processes(train, self._trainer):
             with TemporaryDirectory(prefix="kernelcast-", dir=workspace) as folder:
-                self._members = fit_side_by_side(waiting, jobs, train, valid, logs, Path(folder))
+                self._members = fit_side_by_side(members, jobs, train, valid, logs, Path(folder))
         else:
-            for name, member in self._members.items():
-                logger.info("member %s", name)
-                member.fit(train, valid, logs[name], workspaces[name])
+            for member in members:
+                logger.info("member %s", member.name)
+                member.model.fit(train, valid, logs[member.name], member.workspace)
         judges = valid if len(valid) else train
         # in the order in which a file has them: sums of floats depend on it
         self._shares = {

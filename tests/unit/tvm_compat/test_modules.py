@@ -4,7 +4,16 @@ import pytest
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.measurement.sampling import sample_candidates
-from kernelcast.measurement.workloads import conv2d, conv2d_bias_relu, global_pool2d, matmul, softmax
+from kernelcast.measurement.workloads import (
+    batch_matmul,
+    conv2d,
+    conv2d_bias_relu,
+    dense,
+    global_pool2d,
+    matmul,
+    softmax,
+)
+from kernelcast.records import Workload
 from kernelcast.tvm_compat import (
     is_scheduled,
     layout_changes,
@@ -47,8 +56,28 @@ def test_what_rewrites_the_weights_is_no_part_of_what_runs() -> None:
         before, after = change["main"].params
         assert before.same_as(module["main"].params[1])
         assert after.same_as(runs["main"].params[1])
-    others = [module for module in modules if rewrites not in module.script()]
-    assert all(not layout_changes(module) for module in [*others, parse_module(workload.module)])
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        matmul("matmul", 32, 64, 16),
+        dense("dense", 8, 16, 16),
+        batch_matmul("batch_matmul", 2, 16, 16, 16),
+        conv2d_bias_relu("conv2d_bias_relu", 8, 8, 8, 16, 3, 1, 1),
+        softmax("softmax", 16, 16),
+    ],
+    ids=lambda workload: workload.name,
+)
+def test_layouts_are_changed_of_just_the_arguments_that_what_runs_takes_anew(workload: Workload) -> None:
+    target = resolve_target({"kind": "llvm", "num-cores": 1})
+    for candidate in sample_candidates(workload, target, 6, seed=0):
+        module = scheduled_module(workload, candidate.trace)
+        pairs = enumerate(zip(module["main"].params, runnable_module(module)["main"].params, strict=True))
+        anew = {position: taken for position, (given, taken) in pairs if not taken.same_as(given)}
+        changes = layout_changes(module)
+        assert set(changes) == set(anew)
+        assert all(changes[position]["main"].params[1].same_as(taken) for position, taken in anew.items())
 
 
 @pytest.mark.parametrize("trace", ["", "{}", '[[["NoSuchInstruction",[],[],[]]],[]]'])

@@ -1,5 +1,6 @@
 """Views in shards are the views in memory, whatever the shards are."""
 
+import pickle
 from itertools import pairwise
 from pathlib import Path
 
@@ -132,3 +133,14 @@ def test_few_shards_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = stored(tmp_path, "trace", view, [1, 2, 3, 4, 5])
     assert_same(source.select(np.array([4, 0, 2, 1, 3])), view.select(np.array([4, 0, 2, 1, 3])))
     assert len(source._open) == 2
+
+
+def test_what_goes_to_another_process_is_where_the_shards_are(tmp_path: Path) -> None:
+    view = random_view(VIEW_TYPES["trace"], {"step": [200] * 20}, seed=1)
+    source = stored(tmp_path, "trace", view, [10, 20])
+    closed = len(pickle.dumps(source))
+    rows = np.arange(20)
+    assert_same(source.select(rows), view)
+    sent = pickle.dumps(source)
+    assert len(sent) == closed
+    assert_same(pickle.loads(sent).select(rows), view)

@@ -9,9 +9,10 @@ import numpy as np
 import psutil
 import pytest
 from hydra.errors import InstantiationException
+from hydra.utils import instantiate
 
 from kernelcast.errors import KernelcastError
-from kernelcast.models import members
+from kernelcast.models import ensemble_members
 from kernelcast.models.protocol import TrainingPruned
 
 # a process that learns for hours and says when the first epoch is over
@@ -22,9 +23,9 @@ from types import SimpleNamespace
 sys.path.insert(0, sys.argv[1])
 from conftest import make_model, make_programs
 
-from kernelcast.models import members
+from kernelcast.models import ensemble_members
 
-members.WORTH_PROGRAMS = 0
+ensemble_members.WORTH_PROGRAMS = 0
 programs = make_programs()
 model = make_model("ensemble", "rank", changes={"jobs": 2}, max_epochs=100_000, patience=100_000)
 model.fit(programs, programs, SimpleNamespace(metrics=lambda values, step: print("epoch", flush=True)))
@@ -49,7 +50,7 @@ class Pruning:
 @pytest.fixture(autouse=True)
 def worth(monkeypatch):
     """However few programs there are."""
-    monkeypatch.setattr(members, "WORTH_PROGRAMS", 0)
+    monkeypatch.setattr(ensemble_members, "WORTH_PROGRAMS", 0)
 
 
 @pytest.fixture
@@ -122,13 +123,17 @@ def test_no_process_outlives_the_one_that_asked():
     assert alive == []
 
 
-def test_few_programs_and_workers_of_another_are_not_worth_processes(monkeypatch, programs):
-    assert members.are_worth_processes(programs)
-    monkeypatch.setattr(members, "WORTH_PROGRAMS", len(programs) + 1)
-    assert not members.are_worth_processes(programs)
-    monkeypatch.setattr(members, "WORTH_PROGRAMS", 0)
+def test_few_programs_other_devices_and_workers_of_another_are_not_worth_processes(monkeypatch, programs, conf_of):
+    trainer, two = (instantiate(conf_of("trainer", "default", devices=devices)) for devices in (1, 2))
+    worth = ensemble_members.are_worth_processes
+    assert worth(programs, trainer)
+    assert worth(programs, None), "members without a network have no trainer"
+    assert not worth(programs, two)
+    monkeypatch.setattr(ensemble_members, "WORTH_PROGRAMS", len(programs) + 1)
+    assert not worth(programs, trainer)
+    monkeypatch.setattr(ensemble_members, "WORTH_PROGRAMS", 0)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
-    assert not members.are_worth_processes(programs)
+    assert not worth(programs, trainer)
 
 
 @pytest.mark.parametrize("jobs", [0, -1, 1.5, True, "two"])

@@ -8,7 +8,8 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -18,6 +19,8 @@ from kernelcast.errors import KernelcastError
 from kernelcast.graphs.programs import Programs
 from kernelcast.models.protocol import CostModel, MetricLog
 from kernelcast.models.saved import load_model, save_model
+from kernelcast.models.torch_runtime import prediction_device
+from kernelcast.models.trainer import TrainerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +34,12 @@ class Member:
 
     Attributes:
         name: of the member.
-        make: makes it, unfitted.
+        model: not fitted yet.
         workspace: see `CostModel.fit`.
     """
 
     name: str
-    make: Callable[[], CostModel]
+    model: CostModel
     workspace: Path | None
 
 
@@ -59,16 +62,18 @@ class _Ended:
     error: KernelcastError | None
 
 
-def are_worth_processes(train: Programs) -> bool:
+def are_worth_processes(train: Programs, trainer: TrainerSettings | None) -> bool:
     """Whether members learn sooner in processes of their own than one after the other in this one.
 
-    A process that is itself one of several has no cores to spare.
+    Not where there is little to learn from, nor where networks train on a GPU or in several processes already. And a
+    process that is itself one of several has no cores to spare.
     """
-    return len(train) >= WORTH_PROGRAMS and multiprocessing.parent_process() is None
+    alone = trainer is None or (prediction_device(trainer).type == "cpu" and not trainer.distributed)
+    return alone and len(train) >= WORTH_PROGRAMS and multiprocessing.parent_process() is None
 
 
 def fit_side_by_side(
-    members: list[Member],
+    members: Sequence[Member],
     jobs: int,
     train: Programs,
     valid: Programs,
@@ -93,12 +98,12 @@ def fit_side_by_side(
         TrainingPruned: what a log raises.
     """
     context = multiprocessing.get_context("spawn")
-    waiting = list(members)
+    waiting = deque(members)
     running: dict[Connection, tuple[Member, SpawnProcess]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                member = waiting.pop(0)
+                member = waiting.popleft()
                 receiver, sender = context.Pipe(duplex=False)
                 arguments = (member, train, valid, folder / member.name, sender, logger.getEffectiveLevel())
                 process = context.Process(target=_fit, args=arguments, daemon=True)
@@ -172,10 +177,8 @@ def _fit(member: Member, train: Programs, valid: Programs, folder: Path, sender:
     log = _SentLog(sender)
     logging.basicConfig(level=log_level, handlers=[log])
     try:
-        model = member.make()
-        model.fit(train, valid, log, member.workspace)
-        folder.mkdir(parents=True)
-        save_model(model, folder)
+        member.model.fit(train, valid, log, member.workspace)
+        save_model(member.model, folder)
     except KernelcastError as error:
         sender.send(_Ended(error))
     except Exception:
