@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kernelcast.graphs import dataflow, flat_columns, kernel_features, per_store, trace_columns, vocabulary
+from kernelcast.graphs.machine_code import columns as machine_code
 from kernelcast.graphs.vocabulary import Column, Feature
 
 PATH = Path("docs/features.md")
@@ -71,6 +72,13 @@ def features_page() -> str:
             "cost in TVM. `log2` is the sign of x times log2(1 + |x|).",
         ),
         _columns(per_store.COLUMNS),
+        _section(
+            "machine_code",
+            "What LLVM made of the program, read from its x86-64 assembly: the program is built for it and not run. "
+            "Counts are over all threads and executions; a loop turns as often as what it compares says. `log1p` is "
+            "log(1 + x).",
+        ),
+        _columns(machine_code.COLUMNS),
     ]
     return "\n".join(sections)
 

@@ -14,6 +14,10 @@ ESTIMATES = "estimates"
 (`models.estimate_table`); no store holds it, so that a change of that model makes no store old."""
 
 
+MACHINE_CODE = "machine_code"
+"""The view with what LLVM made of each program, which has to be built for it."""
+
+
 @dataclass(frozen=True)
 class GraphView(View):
     """What the two views that are graphs have in common. Node numbers are local to the program.
@@ -132,6 +136,7 @@ VIEW_TYPES: dict[str, type[View]] = {
     "statements": StatementRows,
     "per_store": StatementRows,
     "trace": TraceTokens,
+    MACHINE_CODE: FlatFeatures,
 }
 """Every view by the name that configuration and files use."""
 

@@ -19,7 +19,9 @@ from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.programs import Machine, Programs, Source
 from kernelcast.graphs.views import ESTIMATES, FlatFeatures
 from kernelcast.models.analytical import Estimate, estimate
+from kernelcast.models.machine_code import machine_code_table
 from kernelcast.models.speeds import LEAST_SECONDS, pieces_by_machine
+from kernelcast.models.tables import side_by_side
 
 ESTIMATE_VERSION = 1
 """Raised whenever the analytical model or a column here changes: a model that learned how far another one was off is
@@ -72,15 +74,27 @@ def require_estimate_version(trained_on: object, directory: Path) -> None:
         )
 
 
-def with_estimates(programs: Programs, model: str) -> Programs:
-    """The same programs with a further view `estimates`; raises as `estimate_table` does."""
-    table = estimate_table(programs, model)
+def with_estimates(programs: Programs, model: str, estimate: bool = True, machine_code: bool = False) -> Programs:
+    """The same programs with a further view `estimates`.
+
+    Args:
+        programs: that a model is to look at.
+        model: which one, for messages.
+        estimate: the view has the columns of `estimate_table`.
+        machine_code: it has those of `machine_code_table`.
+
+    Raises:
+        ConfigError: a view, a column of one or the machine is not there.
+    """
+    tables = [estimate_table(programs, model)] if estimate else []
+    tables += [machine_code_table(programs, model)] if machine_code else []
+    table = side_by_side(tables)
     count = int(programs.rows.max()) + 1 if len(programs) else 0
     # a source has a row for each program of the store
-    values = np.zeros((count, len(COLUMNS)), dtype=np.float32)
+    values = np.zeros((count, len(table.names)), dtype=np.float32)
     values[programs.rows] = table.values
     # in front of the others, which may keep a note of who asks for them
-    further: dict[str, Source] = {ESTIMATES: FlatFeatures(COLUMNS, values)}
+    further: dict[str, Source] = {ESTIMATES: FlatFeatures(table.names, values)}
     return replace(programs, sources=ChainMap(further, cast(MutableMapping[str, Source], programs.sources)))
 
 

@@ -19,6 +19,7 @@ from kernelcast.models.checks import require_learnable, require_version
 from kernelcast.models.description import describe, revive, saved_value
 from kernelcast.models.estimate_table import ESTIMATE, ESTIMATE_VERSION, estimate_table, require_estimate_version
 from kernelcast.models.losses import Aim, Loss
+from kernelcast.models.machine_code import START, machine_code_table
 from kernelcast.models.protocol import MetricLog, PredictionKind
 from kernelcast.models.rounds import Rounds
 from kernelcast.models.setting_checks import require_counts, require_flag, require_numbers, require_shares
@@ -95,9 +96,11 @@ class BoostedTrees(ABC):
             maximum over the rows.
         estimate: learn how far the analytical model is off: start from its estimate, with `estimate_table` as further
             columns.
+        machine_code: learn how far the machine code's cycles are off: start from their time, with
+            `machine_code_table` as further columns; with `estimate` too, the columns of both.
 
     Raises:
-        ConfigError: the library has nothing like the loss, there is no such view, or `estimate` is no flag.
+        ConfigError: the library has nothing like the loss, there is no such view, or a flag is none.
     """
 
     learned = True
@@ -120,6 +123,7 @@ class BoostedTrees(ABC):
         view: str = "features",
         pooled: Sequence[str] = (),
         estimate: bool = False,
+        machine_code: bool = False,
     ) -> None:
         if loss.aim is None or loss.aim not in self.objectives:
             raise ConfigError(
@@ -128,11 +132,13 @@ class BoostedTrees(ABC):
             )
         require_views(view, pooled)
         require_flag("model.estimate", estimate)
+        require_flag("model.machine_code", machine_code)
         self._settings = settings
         self._loss = loss
         self._aim: Aim = loss.aim
         self._seed = seed
-        self._view, self._pooled, self._estimate = view, tuple(pooled), estimate
+        self._view, self._pooled = view, tuple(pooled)
+        self._estimate, self._machine_code = estimate, machine_code
         self._columns: tuple[str, ...] = ()
         self._feature_version: str | None = None
         self._trees: Any = None
@@ -180,6 +186,7 @@ class BoostedTrees(ABC):
             "view": self._view,
             "pooled": list(self._pooled),
             "estimate_version": ESTIMATE_VERSION if self._estimate else None,
+            "machine_code": self._machine_code,
             "columns": list(self._columns),
             "feature_version": self._feature_version,
         }
@@ -206,6 +213,8 @@ class BoostedTrees(ABC):
                 settings["view"],
                 settings["pooled"],
                 settings["estimate_version"] is not None,
+                # models of before there was machine code do not say
+                settings.get("machine_code", False),
             )
             model._columns = tuple(settings["columns"])
             model._feature_version = settings["feature_version"]
@@ -235,14 +244,18 @@ class BoostedTrees(ABC):
         """
 
     def _table(self, programs: Programs) -> FlatFeatures:
-        table = table_of(programs, self._view, self._pooled)
-        if not self._estimate:
-            return table
-        return side_by_side([table, estimate_table(programs, f"{self.package} with model.estimate=true")])
+        parts = [table_of(programs, self._view, self._pooled)]
+        if self._estimate:
+            parts.append(estimate_table(programs, f"{self.package} with model.estimate=true"))
+        if self._machine_code:
+            parts.append(machine_code_table(programs, f"{self.package} with model.machine_code=true"))
+        return side_by_side(parts)
 
     def _start(self, table: FlatFeatures) -> Float64[np.ndarray, "programs"] | None:
-        """The estimate as an output of the trees, see `as_prediction`; none where they start from nothing."""
-        return as_prediction(self._aim, table.column(ESTIMATE)) if self._estimate else None
+        """The better estimate as an output of the trees, see `as_prediction`; none where they start from nothing."""
+        if not (self._machine_code or self._estimate):
+            return None
+        return as_prediction(self._aim, table.column(START if self._machine_code else ESTIMATE))
 
     def _labelled(self, programs: Programs) -> Table:
         programs = programs.select(np.argsort(programs.workload, kind="stable"))

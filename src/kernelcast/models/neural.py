@@ -70,7 +70,8 @@ class NeuralModel:
         self._feature_version: str | None = None
         # the smallest network there is: wrong settings are found now, before any data is read
         with torch_settings(trainer, seed):
-            self._views = self._make_network(widths=SMALLEST).views
+            smallest = self._make_network(widths=SMALLEST)
+        self._views, self._estimate, self._machine_code = smallest.views, smallest.estimate, smallest.machine_code
 
     @property
     def kind(self) -> PredictionKind:
@@ -152,7 +153,9 @@ class NeuralModel:
 
     def _seen(self, programs: Programs) -> Programs:
         """With the estimates, where the network looks at them."""
-        return with_estimates(programs, self._name) if ESTIMATES in self._views else programs
+        if ESTIMATES not in self._views:
+            return programs
+        return with_estimates(programs, self._name, self._estimate, self._machine_code)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -161,7 +164,7 @@ class NeuralModel:
             "loss": describe(self._loss),
             "trainer": describe(self._trainer),
             "seed": self._seed,
-            "estimate_version": ESTIMATE_VERSION if ESTIMATES in self._views else None,
+            "estimate_version": ESTIMATE_VERSION if self._estimate else None,
         }
 
     @property

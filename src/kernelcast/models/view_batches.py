@@ -18,6 +18,7 @@ from torch import Tensor
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.views import (
     ESTIMATES,
+    MACHINE_CODE,
     AstGraphs,
     DataflowGraphs,
     FlatFeatures,
@@ -201,6 +202,7 @@ MAKERS: dict[str, Callable[[Any], ViewBatch]] = {
     "statements": row_batch,
     "per_store": row_batch,
     "trace": step_batch,
+    MACHINE_CODE: flat_batch,
     ESTIMATES: flat_batch,
 }
 """What makes the batch of each view."""
@@ -212,6 +214,7 @@ ELEMENTS: dict[str, str | None] = {
     "statements": "row",
     "per_store": "row",
     "trace": "step",
+    MACHINE_CODE: None,
     ESTIMATES: None,
 }
 """What a program has many of in each view; None where it has one row."""

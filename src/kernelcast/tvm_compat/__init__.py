@@ -3,6 +3,7 @@
 Everything here loads TVM on first use, so importing this package costs nothing.
 """
 
+from kernelcast.tvm_compat.assembly import assembly, require_x86
 from kernelcast.tvm_compat.cuda import GpuDescription, describe_gpu
 from kernelcast.tvm_compat.exceptions import keep_exceptions
 from kernelcast.tvm_compat.loading import (
@@ -49,6 +50,7 @@ __all__ = [
     "GpuDescription",
     "StoreGroup",
     "StoreRows",
+    "assembly",
     "available_cores",
     "check_runs_here",
     "check_versions",
@@ -71,6 +73,7 @@ __all__ = [
     "prepare_for",
     "reference_target",
     "replayed_schedule",
+    "require_x86",
     "resolve_target",
     "runnable_module",
     "scheduled_module",

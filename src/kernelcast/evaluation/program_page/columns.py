@@ -74,6 +74,7 @@ def _column(name: str, row: Described, view: str, options: ViewOptions) -> Colum
 
 def _tables() -> dict[str, Sequence[Described]]:
     from kernelcast.graphs import dataflow, flat_columns, kernel_features, per_store, trace_columns, vocabulary
+    from kernelcast.graphs.machine_code import columns as machine_code
 
     return {
         "ast": vocabulary.NODE_FEATURES,
@@ -83,4 +84,5 @@ def _tables() -> dict[str, Sequence[Described]]:
         "statements": flat_columns.STATEMENT_FEATURES,
         "per_store": per_store.COLUMNS,
         "trace": trace_columns.COLUMNS,
+        "machine_code": machine_code.COLUMNS,
     }

@@ -23,8 +23,10 @@ from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.files import json_hash, read_json, require, unreadable, write_json
 from kernelcast.graphs import dataflow, trace
 from kernelcast.graphs.dataset.shards import ShardInfo, StoredView, read_shard_info, shard_hash, store_hash, write_shard
+from kernelcast.graphs.machine_code.columns import MACHINE_CODE_VERSION
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Machine, Programs
+from kernelcast.graphs.views import MACHINE_CODE
 from kernelcast.graphs.vocabulary import DTYPES, EDGE_KINDS, FEATURE_VERSION, NODE_KINDS
 from kernelcast.machine import Calibration
 
@@ -127,7 +129,10 @@ def feature_version(options: ViewOptions, columns: Mapping[str, Mapping[str, Seq
         options: which views are built, and how.
         columns: column names by view and field.
     """
-    tables = [NODE_KINDS, EDGE_KINDS, DTYPES, dataflow.OPCODES, dataflow.EDGE_KINDS, trace.PRIMITIVES]
+    tables: list[Any] = [NODE_KINDS, EDGE_KINDS, DTYPES, dataflow.OPCODES, dataflow.EDGE_KINDS, trace.PRIMITIVES]
+    if MACHINE_CODE in columns:
+        # a column may come to mean something else without another name
+        tables.append(MACHINE_CODE_VERSION)
     named = {view: {name: list(names) for name, names in fields.items()} for view, fields in columns.items()}
     return json_hash([FEATURE_VERSION, tables, named, dataclasses.asdict(options)])
 

@@ -59,6 +59,7 @@ class GCN(GraphNetwork):
         dropout: float,
         reduction: Mapping[str, int] | None = None,
         estimate: bool = False,
+        machine_code: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -69,6 +70,7 @@ class GCN(GraphNetwork):
             dropout=dropout,
             reduction=reduction,
             estimate=estimate,
+            machine_code=machine_code,
         )
         require_size("model.network.layers", layers)
         self.convolutions = nn.ModuleList(GraphConvolution(width) for _ in range(layers))

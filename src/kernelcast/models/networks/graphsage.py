@@ -76,6 +76,7 @@ class GraphSAGE(GraphNetwork):
         dropout: float,
         reduction: Mapping[str, int] | None = None,
         estimate: bool = False,
+        machine_code: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -86,6 +87,7 @@ class GraphSAGE(GraphNetwork):
             dropout=dropout,
             reduction=reduction,
             estimate=estimate,
+            machine_code=machine_code,
         )
         require_size("model.network.layers", layers)
         require_size("model.network.message_width", message_width)

@@ -28,10 +28,13 @@ class Network(nn.Module, ABC):
     """One number a program from some of its views.
 
     A subclass takes `widths` (see `Widths`) and its own settings, all by name, sets `views` to what it looks at (the
-    first one counts for the size of a batch), lists what it standardises, and computes `score`.
+    first one counts for the size of a batch), with `estimates` among them `estimate` and `machine_code` to what that
+    view is to hold, lists what it standardises, and computes `score`.
     """
 
     views: tuple[str, ...]
+    estimate: bool = False
+    machine_code: bool = False
     output_shift: Tensor
     output_scale: Tensor
 
@@ -71,6 +74,7 @@ class GraphNetwork(Network, ABC):
         dropout: share of values left out in training.
         reduction: settings of the reductions that have weights, see `ReductionSettings`; the defaults of it by default.
         estimate: whether the readout sees what the analytical model makes of the program, beside the kernel's features.
+        machine_code: whether it sees what LLVM made of the program.
 
     Raises:
         ConfigError: a view, a width, a share or a flag that cannot work.
@@ -87,6 +91,7 @@ class GraphNetwork(Network, ABC):
         dropout: float,
         reduction: Mapping[str, int] | None = None,
         estimate: bool = False,
+        machine_code: bool = False,
     ) -> None:
         super().__init__()
         if view not in GRAPH_VIEWS:
@@ -95,10 +100,12 @@ class GraphNetwork(Network, ABC):
         require_size("model.network.kind_width", kind_width)
         require_share("model.network.dropout", dropout)
         require_flag("model.network.estimate", estimate)
+        require_flag("model.network.machine_code", machine_code)
         of_view = view_widths(widths, view)
         self.view = view
-        self.views = (view, ESTIMATES) if estimate else (view,)
-        estimates = view_widths(widths, ESTIMATES).features if estimate else 0
+        self.estimate, self.machine_code = estimate, machine_code
+        self.views = (view, ESTIMATES) if estimate or machine_code else (view,)
+        estimates = view_widths(widths, ESTIMATES).features if ESTIMATES in self.views else 0
         self.encoder = NodeEncoder(of_view.kinds, of_view.features, kind_width, width)
         settings = ReductionSettings.of(reduction)
         self.readout = Readout(width, of_view.kernel_features, readout, dropout, settings, estimates)

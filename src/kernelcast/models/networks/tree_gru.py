@@ -80,6 +80,7 @@ class TreeGRU(GraphNetwork):
         dropout: float,
         reduction: Mapping[str, int] | None = None,
         estimate: bool = False,
+        machine_code: bool = False,
     ) -> None:
         super().__init__(
             widths=widths,
@@ -90,6 +91,7 @@ class TreeGRU(GraphNetwork):
             dropout=dropout,
             reduction=reduction,
             estimate=estimate,
+            machine_code=machine_code,
         )
         require_size("model.network.layers", layers)
         if view != "ast":

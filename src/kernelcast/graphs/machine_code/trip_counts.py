@@ -1,0 +1,210 @@
+"""How often the loops of a function turn, from what they compare before they jump back.
+
+A counter is followed backwards through moves, additions and the stack: from the comparison to the header of the loop,
+from the latch to the header (its step), and from the header out of the loop (where it starts).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from kernelcast.graphs.machine_code.control_flow import ENTRY, ControlFlow, Loop
+from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, register
+from kernelcast.graphs.machine_code.listing import PARALLEL, Block
+
+UNKNOWN_TRIPS = 2
+"""Taken for a loop that ends nobody knows when: what LLVM turns into flags are loops that turn twice."""
+
+MOST_TRIPS = 10**6
+"""No loop turns more often; a larger number was read wrongly."""
+
+_SLOT = re.compile(r"-?\d*\(%r[sb]p\)$")
+_DISPLACED = re.compile(r"(-?\d*)\((%\w+)\)$")
+_CALL_CHANGES = frozenset({"rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"})
+_SETS_FLAGS = ("cmp", "test", "add", "sub", "dec", "inc", "and", "xor", "or")
+_JUMPS_BEYOND = ("ja", "jbe", "jg", "jle")
+"""Of the comparisons those that are decided one step after the bound is met."""
+
+Value = tuple[str | None, int]
+"""Where a number comes from and what was added to it since; from nowhere for a constant."""
+
+
+def trip_counts(name: str, blocks: Sequence[Block], flow: ControlFlow) -> tuple[dict[int, float], int]:
+    """Iterations of each loop by its header, and how many of them are guessed.
+
+    The loop that a parallel one is split into goes from one register to another; over all threads it turns as often as
+    the body of the parallel loop is called for. LLVM may have made several of it, for whole vectors and for the rest:
+    they share its iterations, the one of the largest steps first.
+
+    Args:
+        name: of the function.
+        blocks: of it.
+        flow: of `control_flow`.
+    """
+    extent = _parallel_extent(blocks) if name.startswith(PARALLEL) else None
+    trips: dict[int, float] = {}
+    shared: dict[int, int] = {}
+    guessed = 0
+    for loop in flow.loops:
+        found, step = _of_loop(loop, blocks, flow)
+        if found is None and _ends_by_flag(loop, blocks):
+            found = 2.0
+        if found is None and extent is not None and loop.parent is None:
+            shared[loop.header] = step
+            continue
+        guessed += found is None
+        trips[loop.header] = float(UNKNOWN_TRIPS) if found is None else min(max(found, 1.0), float(MOST_TRIPS))
+    left = extent or 0
+    for header in sorted(shared, key=lambda header: -shared[header]):
+        trips[header] = float(left // shared[header])
+        left %= shared[header]
+    return trips, guessed
+
+
+def _parallel_extent(blocks: Sequence[Block]) -> int:
+    """Iterations of a parallel loop, which its body compares its own share with before all else."""
+    compared = [
+        bound
+        for instruction in blocks[ENTRY].instructions
+        if instruction.opcode.startswith("cmpl")
+        for bound in [immediate(instruction.operands[0])]
+        if bound is not None
+    ]
+    return max(compared[-1], 1) if compared else 1
+
+
+def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[float | None, int]:
+    """Iterations of a loop, None where they are not told by constants, and then the step of its counter or 1."""
+    best, step = None, 1
+    around = _instructions(flow.way(ENTRY, flow.dominator[loop.header]), blocks) if loop.header != ENTRY else []
+    turn = _instructions(flow.way(loop.header, loop.latches[0]), blocks)
+    for block in sorted(loop.blocks):
+        jump = blocks[block].jump
+        leaves = any(after not in loop.blocks for after in flow.successors[block])
+        if jump is None or jump.opcode == "jmp" or not leaves:
+            continue
+        if not all(flow.dominates(block, latch) for latch in loop.latches):
+            continue
+        before = _instructions(flow.way(loop.header, block), blocks)
+        for counter, bound, upto in _comparisons(before):
+            found, moved = _turns(counter, bound, before[:upto], turn, around, jump)
+            step = max(step, moved)
+            if found is not None:
+                best = found if best is None else min(best, found)
+    return best, step
+
+
+def _comparisons(before: Sequence[Instruction]) -> list[tuple[str, str | int, int]]:
+    """What the last flags compare: a counter, its bound, and up to where the instructions count."""
+    last = len(before) - 1
+    while last >= 0 and not (before[last].kind is Kind.INTEGER and before[last].opcode.startswith(_SETS_FLAGS)):
+        last -= 1
+    if last < 0:
+        return []
+    flags = before[last]
+    if flags.opcode.startswith("cmp") and len(flags.operands) == 2:
+        first, second = (_place(operand) for operand in flags.operands)
+        bound = immediate(flags.operands[0])
+        if bound is not None:
+            return [(second, bound, last)] if second else []
+        return [(first, second, last), (second, first, last)] if first and second else []
+    if flags.opcode.startswith(("add", "sub", "dec", "inc")):
+        changed = _changed(flags)
+        return [(changed[0], 0, last + 1)] if changed else []
+    if flags.opcode.startswith("test") and len(set(flags.operands)) == 1:
+        place = _place(flags.operands[0])
+        return [(place, 0, last)] if place else []
+    return []
+
+
+def _turns(
+    counter: str,
+    bound: str | int,
+    before: Sequence[Instruction],
+    turn: Sequence[Instruction],
+    around: Sequence[Instruction],
+    jump: Instruction,
+) -> tuple[float | None, int]:
+    """Iterations until the comparison ends the loop, None where a constant is missing; and the step of the counter.
+
+    With the counter c at the header, compared as c + o with the bound b, started at s and moved by t each time, the
+    comparison meets the bound in iteration (b - s - o) / t, counted from 0.
+    """
+    compared = traced(counter, before)
+    if compared is None or compared[0] is None:
+        return None, 1
+    origin, offset = compared
+    assert origin is not None
+    moved = traced(origin, turn)
+    if moved is None or moved[0] != origin or moved[1] == 0:
+        return None, 1
+    step, start = moved[1], traced(origin, around)
+    end: Value | None = (None, bound) if isinstance(bound, int) else traced(bound, around)
+    if start is None or end is None or start[0] != end[0]:
+        return None, abs(step)
+    met = (end[1] - start[1] - offset) / step
+    last = math.floor(met) + 1 if jump.opcode in _JUMPS_BEYOND else math.ceil(met)
+    return (float(last + 1) if last >= 0 else None), abs(step)
+
+
+def traced(place: str, instructions: Sequence[Instruction]) -> Value | None:
+    """What a register or a slot of the stack holds at the end, in terms of the beginning; None where nobody knows."""
+    added = 0
+    for instruction in reversed(instructions):
+        if instruction.kind is Kind.CALL and place in _CALL_CHANGES:
+            return None
+        if place not in _changed(instruction):
+            continue
+        opcode, operands = instruction.opcode, instruction.operands
+        constant = immediate(operands[0]) if len(operands) == 2 else None
+        displaced = _DISPLACED.match(operands[0]) if opcode.startswith("lea") else None
+        if opcode.startswith("inc"):
+            added += 1
+        elif opcode.startswith("dec"):
+            added -= 1
+        elif opcode.startswith("add") and constant is not None:
+            added += constant
+        elif opcode.startswith("sub") and constant is not None:
+            added -= constant
+        elif opcode.startswith("mov") and constant is not None:
+            return None, added + constant
+        elif opcode.startswith(("xor", "sub")) and len(set(operands)) == 1:
+            return None, added
+        elif displaced is not None:
+            place, added = register(displaced.group(2)), added + int(displaced.group(1) or 0)
+        elif opcode.startswith("mov") and len(operands) == 2 and (source := _place(operands[0])):
+            place = source
+        else:
+            return None
+    return place, added
+
+
+def _ends_by_flag(loop: Loop, blocks: Sequence[Block]) -> bool:
+    """It tests a single bit, which its first turn sets."""
+    return any(
+        instruction.opcode.startswith("test") and instruction.operands[0] == "$1"
+        for latch in loop.latches
+        for instruction in blocks[latch].instructions[-4:]
+    )
+
+
+def _changed(instruction: Instruction) -> list[str]:
+    """Registers and slots of the stack that it writes."""
+    changed = list(instruction.writes)
+    compares = instruction.opcode.startswith(("cmp", "test")) or instruction.kind is Kind.BRANCH
+    if instruction.operands and not compares and _SLOT.match(instruction.operands[-1]):
+        changed.append(instruction.operands[-1])
+    return changed
+
+
+def _place(operand: str) -> str:
+    """The register or the slot of the stack that an operand is; empty for another one."""
+    if operand.startswith("%"):
+        return register(operand)
+    return operand if _SLOT.match(operand) else ""
+
+
+def _instructions(places: Sequence[int], blocks: Sequence[Block]) -> list[Instruction]:
+    return [instruction for place in places for instruction in blocks[place].instructions]

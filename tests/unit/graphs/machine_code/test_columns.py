@@ -1,0 +1,125 @@
+"""What the view says of programs whose work is known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from kernelcast.errors import ConfigError, MalformedDataError
+from kernelcast.graphs.dataset.store import feature_version
+from kernelcast.graphs.machine_code import columns as machine_code
+from kernelcast.graphs.machine_code.columns import COLUMN_NAMES, COLUMNS, WIDTHS, machine_code_row, machine_code_rows
+from kernelcast.graphs.machine_code.listing import COMPUTE
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.tvm_compat import assembly, resolve_target, runnable_module
+from tests.unit.graphs.machine_code.conftest import listing
+
+MATMUL_FLOPS = 2 * 64 * 32 * 48
+
+
+def row_of(text):
+    return dict(zip(COLUMN_NAMES, machine_code_row(text), strict=True))
+
+
+def operations(row):
+    """Floats that are worked on, a multiply-add being two."""
+    lanes = sum(row[f"arithmetic_{width}"] * width / 4 for width in WIDTHS)
+    instructions = sum(row[f"arithmetic_{width}"] for width in WIDTHS)
+    return lanes * (1 + row["multiply_adds"] / instructions)
+
+
+def test_every_column_is_described_once():
+    assert len(set(COLUMN_NAMES)) == len(COLUMNS)
+    assert all(one.unit.startswith("log1p of") and one.meaning for one in COLUMNS)
+
+
+def test_a_product_of_matrices_has_its_operations(plain, target):
+    row = row_of(assembly(runnable_module(plain["matmul"].mod), target))
+    assert operations(row) == pytest.approx(MATMUL_FLOPS, rel=0.05)
+    assert row["guessed_loops"] == 0
+    assert row["parallel_cycles"] == 0
+
+
+def test_drawn_programs_of_a_product_have_at_least_its_operations(assemblies):
+    # LLVM computes a lane or two more where vectors do not fit
+    for text in assemblies["matmul"]:
+        assert 0.95 * MATMUL_FLOPS < operations(row_of(text)) < 3 * MATMUL_FLOPS
+
+
+def test_vectors_take_fewer_instructions_and_cycles(plain, target):
+    schedule = plain["matmul"].copy()
+    rows, columns, depth = schedule.get_loops(schedule.get_sblock("T_matmul_NN"))
+    schedule.reorder(rows, depth, columns)
+    schedule.vectorize(columns)
+    slow = row_of(assembly(runnable_module(plain["matmul"].mod), target))
+    fast = row_of(assembly(runnable_module(schedule.mod), target))
+    assert fast["cycles"] < slow["cycles"] / 2
+    assert fast["instructions"] < slow["instructions"]
+    assert operations(fast) == pytest.approx(operations(slow), rel=0.1)
+
+
+def test_a_parallel_loop_counts_for_all_threads(plain, target):
+    schedule = plain["matmul"].copy()
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("T_matmul_NN"))[0])
+    row = row_of(assembly(runnable_module(schedule.mod), target))
+    assert operations(row) == pytest.approx(MATMUL_FLOPS, rel=0.05)
+    assert row["parallel_cycles"] == pytest.approx(row["cycles"], rel=0.1)
+
+
+def test_rows_are_finite_scaled_and_independent_of_each_other(assemblies):
+    texts = [text for drawn in assemblies.values() for text in drawn]
+    view = machine_code_rows(texts)
+    assert view.values.dtype == np.float32
+    assert view.names == COLUMN_NAMES
+    assert np.isfinite(view.values).all()
+    assert (view.values[:, COLUMN_NAMES.index("cycles")] > 0).all()
+    np.testing.assert_array_equal(machine_code_rows(texts[::-1]).values, view.values[::-1])
+    np.testing.assert_allclose(view.values[0], np.log1p(machine_code_row(texts[0])), rtol=1e-6)
+
+
+def test_no_program_is_no_row():
+    assert machine_code_rows([]).values.shape == (0, len(COLUMNS))
+
+
+@pytest.mark.parametrize("text", ["", "main:\n\tretq\n", "nothing of the kind", "\x00\n\t\t\n"])
+def test_what_is_no_code_of_tvm_is_one_clear_error(text):
+    with pytest.raises(
+        MalformedDataError, match=r"no function that computes: .*; leave `machine_code` out of features"
+    ):
+        machine_code_row(text)
+
+
+@pytest.mark.parametrize(
+    "body", ["retq", "jmp .LBB9_9", ".LBB0_1: \n jmp .LBB0_1", ".LBB0_1: \n .LBB0_2: \n jne .LBB0_1"]
+)
+def test_code_that_does_nothing_or_never_ends_has_a_row(body):
+    assert np.isfinite(machine_code_row(listing((COMPUTE, body)))).all()
+
+
+def test_code_of_a_gpu_is_refused_by_name(plain):
+    cuda = resolve_target({"kind": "cuda", "arch": "sm_80"})
+    with pytest.raises(
+        ConfigError, match=r"`machine_code`, which reads x86-64 code, and the target is .*cuda.*leave it"
+    ):
+        assembly(runnable_module(plain["matmul"].mod), cuda)
+
+
+def test_what_llvm_cannot_build_is_one_clear_error(target):
+    with pytest.raises(
+        MalformedDataError, match=r"cannot be built for .*; leave `machine_code` out of features\.views"
+    ):
+        assembly("not a module", target)
+
+
+def test_the_version_is_part_of_that_of_the_features(monkeypatch, assemblies):
+    from kernelcast.graphs.dataset import store
+
+    columns = {"machine_code": machine_code_rows([]).columns()}
+    options = ViewOptions(views=("machine_code",))
+    before = feature_version(options, columns)
+    monkeypatch.setattr(store, "MACHINE_CODE_VERSION", machine_code.MACHINE_CODE_VERSION + 1)
+    assert feature_version(options, columns) != before
+    # views of other stores stay what they are
+    other = feature_version(dataclasses.replace(options, views=("trace",)), {"trace": {"names": ("a",)}})
+    monkeypatch.undo()
+    assert feature_version(dataclasses.replace(options, views=("trace",)), {"trace": {"names": ("a",)}}) == other
