@@ -13,6 +13,7 @@ from kernelcast.graphs.dataflow import EDGE_KINDS as DATAFLOW_EDGE_KINDS
 from kernelcast.graphs.dataflow import OPCODES
 from kernelcast.graphs.dataset.store import feature_version
 from kernelcast.graphs.flat_columns import STATEMENT_FEATURES
+from kernelcast.graphs.machine_code.columns import COLUMN_NAMES as CODE_NAMES
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.per_store import COLUMN_NAMES as STORE_NAMES
 from kernelcast.graphs.programs import Machine, Programs
@@ -95,6 +96,7 @@ def make_programs(
         ),
         "per_store": made_up_rows(np.random.default_rng([seed, 3]), flat_values, STORE_NAMES),
         "trace": made_up_trace(np.random.default_rng([seed, 4]), flat_values),
+        "machine_code": FlatFeatures(CODE_NAMES, made_up_code(np.random.default_rng([seed, 5]), flat_values)),
     }
     return Programs.in_memory(
         views,
@@ -105,6 +107,13 @@ def make_programs(
         machines=(Machine(2, 8, peak_flops_per_second=1e11, bytes_per_second=1e10, cache_bytes=2**20),),
         feature_version=feature_version(ViewOptions(), {name: view.columns() for name, view in views.items()}),
     )
+
+
+def made_up_code(random: np.random.Generator, flat: np.ndarray) -> np.ndarray:
+    """Counts of any size; the program's own features stand in the first columns."""
+    values = random.uniform(0, 20, size=(len(flat), len(CODE_NAMES)))
+    values[:, : flat.shape[1]] = flat
+    return values.astype(np.float32)
 
 
 def as_dataflow(trees: AstGraphs) -> DataflowGraphs:
