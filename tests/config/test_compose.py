@@ -198,7 +198,8 @@ def test_every_model_and_loss_is_trained_by_the_pipeline_or_an_experiment() -> N
 def test_the_pipeline_has_all_that_learn_nothing_and_draws_all_that_learn() -> None:
     variables = pipeline_variables()
     unlearned = {path.stem for path in (CONF / "model").glob("*.yaml") if not learns(path.stem)}
-    assert set(variables["BASELINES"]) == unlearned
+    # its view is left out by default, since programs have to be built for it
+    assert set(variables["BASELINES"]) == unlearned - {"machine_code"}
     drawn = {
         file
         for plot in yaml.safe_load((ROOT / "dvc.yaml").read_text())["plots"]
