@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ _NAMED = {
     },
     **{alias: f"r{name}" for name in ("si", "di", "bp", "sp") for alias in (f"r{name}", f"e{name}", name, f"{name}l")},
 }
+_SLOT = re.compile(r"-?\d*\(%r[sb]p\)$")
 _IMMEDIATE = re.compile(r"\$(-?\d+)$")
 
 _COMPARING = ("cmp", "test", "push", "pop", "ret", "nop", "bt", "vzeroupper", "prefetch", "ucomi", "vucomi")
@@ -77,6 +78,7 @@ class Instruction:
         store: the address that it stores to, likewise.
         latency: cycles until its result can be used.
         fused: a multiply-add.
+        changes: registers and slots of the stack that it writes.
     """
 
     opcode: str
@@ -89,6 +91,11 @@ class Instruction:
     store: str | None = None
     latency: int = 1
     fused: bool = False
+    changes: tuple[str, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots = (self.operands[-1],) if self.store is not None and is_slot(self.operands[-1]) else ()
+        object.__setattr__(self, "changes", (*self.writes, *slots))
 
     @property
     def is_scalar(self) -> bool:
@@ -129,6 +136,11 @@ def immediate(operand: str) -> int | None:
     """The number that an operand is; None of another operand."""
     found = _IMMEDIATE.match(operand)
     return int(found.group(1)) if found else None
+
+
+def is_slot(operand: str) -> bool:
+    """It is a fixed place on the stack, where LLVM keeps what no register has room for."""
+    return _SLOT.match(operand) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kernelcast.graphs.machine_code.control_flow import ENTRY, ControlFlow, Loop
-from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, register
+from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, is_slot, register
 from kernelcast.graphs.machine_code.listing import PARALLEL, Block
 
 UNKNOWN_TRIPS = 2
@@ -20,7 +20,6 @@ UNKNOWN_TRIPS = 2
 MOST_TRIPS = 10**6
 """No loop turns more often; a larger number was read wrongly."""
 
-_SLOT = re.compile(r"-?\d*\(%r[sb]p\)$")
 _DISPLACED = re.compile(r"(-?\d*)\((%\w+)\)$")
 _CALL_CHANGES = frozenset({"rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"})
 _SETS_FLAGS = ("cmp", "test", "add", "sub", "dec", "inc", "and", "xor", "or")
@@ -111,8 +110,7 @@ def _comparisons(before: Sequence[Instruction]) -> list[tuple[str, str | int, in
             return [(second, bound, last)] if second else []
         return [(first, second, last), (second, first, last)] if first and second else []
     if flags.opcode.startswith(("add", "sub", "dec", "inc")):
-        changed = _changed(flags)
-        return [(changed[0], 0, last + 1)] if changed else []
+        return [(flags.changes[0], 0, last + 1)] if flags.changes else []
     if flags.opcode.startswith("test") and len(set(flags.operands)) == 1:
         place = _place(flags.operands[0])
         return [(place, 0, last)] if place else []
@@ -155,7 +153,7 @@ def traced(place: str, instructions: Sequence[Instruction]) -> Value | None:
     for instruction in reversed(instructions):
         if instruction.kind is Kind.CALL and place in _CALL_CHANGES:
             return None
-        if place not in _changed(instruction):
+        if place not in instruction.changes:
             continue
         opcode, operands = instruction.opcode, instruction.operands
         constant = immediate(operands[0]) if len(operands) == 2 else None
@@ -190,20 +188,11 @@ def _ends_by_flag(loop: Loop, blocks: Sequence[Block]) -> bool:
     )
 
 
-def _changed(instruction: Instruction) -> list[str]:
-    """Registers and slots of the stack that it writes."""
-    changed = list(instruction.writes)
-    compares = instruction.opcode.startswith(("cmp", "test")) or instruction.kind is Kind.BRANCH
-    if instruction.operands and not compares and _SLOT.match(instruction.operands[-1]):
-        changed.append(instruction.operands[-1])
-    return changed
-
-
 def _place(operand: str) -> str:
     """The register or the slot of the stack that an operand is; empty for another one."""
     if operand.startswith("%"):
         return register(operand)
-    return operand if _SLOT.match(operand) else ""
+    return operand if is_slot(operand) else ""
 
 
 def _instructions(places: Sequence[int], blocks: Sequence[Block]) -> list[Instruction]:
