@@ -36,8 +36,8 @@ _IMMEDIATE = re.compile(r"\$(-?\d+)$")
 _COMPARING = ("cmp", "test", "push", "pop", "ret", "nop", "bt", "vzeroupper", "prefetch", "ucomi", "vucomi")
 """Instructions that leave nothing in a register, beside the stack pointer."""
 
-_MOVED_BYTES = {"vmovss": 4, "vmovd": 4, "vmovsd": 8, "vmovq": 8}
-"""Of a move of one value into or out of a vector register."""
+_MOVED_BYTES = {"movss": 4, "movd": 4, "movsd": 8, "movq": 8}
+"""Of a move of one value into or out of a vector register, without the `v` of AVX."""
 
 _LATENCY = {"multiply_add": 4, "add": 3, "multiply": 3, "divide": 11, "compare": 1}
 """Cycles until another instruction can use the result, on recent cores (Agner Fog's tables: Zen 2 to 4, Ice Lake)."""
@@ -175,7 +175,7 @@ def _floating(
         operands,
         Kind.DIVISION if operation == "divide" else Kind.ARITHMETIC,
         SCALAR_BYTES if found.group(2) == "s" else width,
-        (*reads, *writes) if fused else reads,
+        (*reads, *writes) if fused or _is_sse(opcode) else reads,
         writes,
         load=address,
         latency=_LATENCY["multiply_add" if fused else operation],
@@ -197,7 +197,7 @@ def _vector(
         if "extract" in opcode:
             width = 32 if "x8" in opcode or "64x4" in opcode else 16 if "x4" in opcode or "128" in opcode else 4
         else:
-            width = _MOVED_BYTES.get(opcode, width)
+            width = _MOVED_BYTES.get(opcode.removeprefix("v"), width)
         return Instruction(opcode, operands, Kind.SHUFFLE if arranges else Kind.STORE, width, reads, store=address)
     if arranges:
         if address is not None and "broadcast" in opcode:
@@ -207,18 +207,26 @@ def _vector(
             loaded = SCALAR_BYTES if "insertps" in opcode or opcode.endswith(("rd", "rq")) else 16
         # what stays in one half of a register is there sooner
         latency = 1 if width <= VECTOR_BYTES["x"] else 3
+        reads = (*reads, *writes) if _is_sse(opcode) else reads
         return Instruction(opcode, operands, Kind.SHUFFLE, loaded, reads, writes, load=address, latency=latency)
     if opcode.startswith(("vmov", "mov")):
-        width = _MOVED_BYTES.get(opcode, width)
+        width = _MOVED_BYTES.get(opcode.removeprefix("v"), width)
         if address is not None:
             return Instruction(opcode, operands, Kind.LOAD, width, reads, writes, load=address, latency=0)
-        kind = Kind.SHUFFLE if opcode == "vmovss" else Kind.MOVE
+        # from register to register it takes one lane of one and the others of another
+        kind = Kind.SHUFFLE if opcode.endswith("movss") else Kind.MOVE
         return Instruction(opcode, operands, kind, width, reads, writes)
-    if opcode.startswith(("vxor", "vpxor")) and len(set(operands)) == 1:
+    if opcode.startswith(("vxor", "vpxor", "xorp", "pxor")) and len(set(operands)) == 1:
         # a zero, which waits for nothing
         return Instruction(opcode, operands, Kind.INTEGER, width, (), writes)
     latency = 4 if "cvt" in opcode or "rnd" in opcode or "round" in opcode else 1
+    reads = (*reads, *writes) if _is_sse(opcode) else reads
     return Instruction(opcode, operands, Kind.VECTOR, width, reads, writes, load=address, latency=latency)
+
+
+def _is_sse(opcode: str) -> bool:
+    """Of the instructions without three operands, which work on the register that they write."""
+    return not opcode.startswith("v")
 
 
 def _integer(

@@ -46,6 +46,18 @@ def test_drawn_programs_of_a_product_have_at_least_its_operations(assemblies):
         assert 0.95 * MATMUL_FLOPS < operations(row_of(text)) < 3 * MATMUL_FLOPS
 
 
+@pytest.mark.parametrize(("mcpu", "widest"), [("x86-64", 16), ("haswell", 32), ("skylake-avx512", 64), ("znver4", 64)])
+def test_every_instruction_set_is_read(plain, mcpu, widest):
+    schedule = plain["matmul"].copy()
+    rows, columns, depth = schedule.get_loops(schedule.get_sblock("T_matmul_NN"))
+    schedule.reorder(rows, depth, columns)
+    schedule.vectorize(columns)
+    target = resolve_target({"kind": "llvm", "mcpu": mcpu, "num-cores": 1})
+    row = row_of(assembly(runnable_module(schedule.mod), target))
+    assert operations(row) == pytest.approx(MATMUL_FLOPS, rel=0.05)
+    assert max(width for width in WIDTHS if row[f"arithmetic_{width}"]) == widest
+
+
 def test_vectors_take_fewer_instructions_and_cycles(plain, target):
     schedule = plain["matmul"].copy()
     rows, columns, depth = schedule.get_loops(schedule.get_sblock("T_matmul_NN"))
