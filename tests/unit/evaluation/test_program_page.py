@@ -18,6 +18,7 @@ from kernelcast.evaluation.program_page.content import percentiles
 from kernelcast.evaluation.program_page.page import TRACE_ALONE, Shown, duration, page_data, render_page
 from kernelcast.graphs import dataflow, flat_columns, kernel_features, per_store, trace_columns, vocabulary
 from kernelcast.graphs.dataset.store import Description, StoredTarget, StoredWorkload
+from kernelcast.graphs.machine_code import columns as machine_code
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.trace import trace_view
@@ -200,6 +201,7 @@ def test_how_a_column_is_scaled_follows_its_table_and_the_options(log_scale: boo
     assert scales("trace", "after_postproc", "inputs", "word", "decision_1") == ["", "log1p", "", "log1p"]
     assert scales("per_store", "float_mul", "is_gpu") == ["log2", ""]
     assert scales("statements", "executions") == [logged]
+    assert scales("machine_code", "cycles", "heaviest_share") == ["log1p", "log1p"]
     # the rows of programs are scaled in any case
     assert scales("features", "flops", "first_is_init") == ["log1p", "log1p"]
 
@@ -213,6 +215,7 @@ def test_every_column_of_every_table_has_a_meaning() -> None:
         "statements": flat_columns.STATEMENT_FEATURES,
         "per_store": per_store.COLUMNS,
         "trace": trace_columns.COLUMNS,
+        "machine_code": machine_code.COLUMNS,
     }
     for view, rows in tables.items():
         columns = described([row.name for row in rows], view, ViewOptions())

@@ -24,12 +24,13 @@ from kernelcast.graphs.dataset.store import (
     write_programs,
 )
 from kernelcast.graphs.extraction import extract
+from kernelcast.graphs.machine_code.columns import COLUMN_NAMES as CODE_NAMES
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.per_store import COLUMN_NAMES
 from kernelcast.graphs.programs import Programs
 from kernelcast.graphs.splits import RandomSplit, Rows, make_split, write_split
 from kernelcast.graphs.trace import trace_view
-from kernelcast.graphs.views import StatementRows
+from kernelcast.graphs.views import FlatFeatures, StatementRows
 from kernelcast.measurement import workloads
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, measurement_table, write_campaign, write_measurements
@@ -227,7 +228,7 @@ def test_a_key_that_looks_like_a_number_stays_as_it_was_typed(key: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("views", [("trace",), ("per_store",), ("ast",), ("dataflow", "statements")])
+@pytest.mark.parametrize("views", [("trace",), ("per_store",), ("ast",), ("machine_code",), ("dataflow", "statements")])
 def test_in_a_browser_only_the_views_that_there_are_are_drawn(
     made: Path, tmp_path: Path, views: tuple[str, ...]
 ) -> None:
@@ -235,7 +236,8 @@ def test_in_a_browser_only_the_views_that_there_are_are_drawn(
 
     whole = read_programs(made / "data/graphs")
     tvm_rows = StatementRows(COLUMN_NAMES, np.arange(9), np.ones((8, len(COLUMN_NAMES)), dtype=np.float32))
-    sources = whole.sources | {"per_store": tvm_rows}
+    code = FlatFeatures(CODE_NAMES, np.ones((8, len(CODE_NAMES)), dtype=np.float32))
+    sources = whole.sources | {"per_store": tvm_rows, "machine_code": code}
     programs = dataclasses.replace(whole, sources={name: sources[name] for name in views})
     path = tmp_path / "page.html"
     path.write_text(render_page(page_data(programs, read_description(made / "data/graphs"), [Shown(0), Shown(1)])))
@@ -249,7 +251,12 @@ def test_in_a_browser_only_the_views_that_there_are_are_drawn(
         page.wait_for_selector("body[data-drawn=yes]")
         drawn = {section.get_attribute("id") for section in page.locator("main > section").all()}
         browser.close()
-    of_view = {"ast": {"tree", "kernel"}, "dataflow": {"dataflow", "kernel"}, "per_store": {"per-store"}}
+    of_view = {
+        "ast": {"tree", "kernel"},
+        "dataflow": {"dataflow", "kernel"},
+        "per_store": {"per-store"},
+        "machine_code": {"machine-code"},
+    }
     assert drawn == set().union(*(of_view.get(view, {view}) for view in views))
     assert problems == []
 

@@ -14,7 +14,7 @@ from kernelcast.evaluation.program_page.choosing import peers
 from kernelcast.evaluation.program_page.columns import described
 from kernelcast.graphs.dataset.store import Description
 from kernelcast.graphs.programs import Programs
-from kernelcast.graphs.views import AstGraphs, DataflowGraphs, StatementRows
+from kernelcast.graphs.views import MACHINE_CODE, AstGraphs, DataflowGraphs, StatementRows
 
 MOST_PEERS = 5000
 """Percentiles compare with so many programs of the workload at most, evenly spaced by time."""
@@ -25,6 +25,7 @@ MOST_GRAPHS = 500
 STRIP_POINTS = 400
 """Times of peers that are drawn; more lie on top of each other."""
 
+FLAT_VIEWS = ("features", MACHINE_CODE)
 STATEMENT_VIEWS = ("statements", "per_store")
 
 
@@ -70,9 +71,10 @@ def program_data(
         data["ast"] = _tree(programs.view("ast", one))
     if "dataflow" in programs.sources:
         data["dataflow"] = _dataflow(programs.view("dataflow", one))
-    if "features" in programs.sources:
-        values, all_values = programs.view("features", one).values, programs.view("features", compared).values
-        data["features"] = _placed(values[0], all_values)
+    for name in FLAT_VIEWS:
+        if name in programs.sources:
+            values, all_values = programs.view(name, one).values, programs.view(name, compared).values
+            data[name] = _placed(values[0], all_values)
     for name in STATEMENT_VIEWS:
         if name in programs.sources:
             data[name] = _statements(programs.view(name, one), programs.view(name, compared))

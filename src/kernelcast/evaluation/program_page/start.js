@@ -25,6 +25,7 @@ if (has("ast")) drawTrees();
 if (has("dataflow")) drawDataflow();
 if (has("kernel")) drawFeatures("kernel", "kernel", "Kernel features", "What graph models get of the program as a whole: tile sizes and static performance figures.");
 if (has("features")) drawFeatures("features", "features", "Flat features", "One row a program, for models that take a table.");
+if (has("machine_code")) drawFeatures("machine_code", "machine-code", "Machine code", "What LLVM made of the program: instructions and cycles of its loops, read from the assembly.");
 if (has("statements")) drawStatements("statements", "statements", "Statement rows", "One column a statement, in program order, for models that add up over statements.");
 if (has("per_store")) drawStatements("per_store", "per-store", "TVM's features of every store", "What TVM's own models get, one column a store.");
 if (has("trace")) drawTrace();
