@@ -1,10 +1,11 @@
 """What views of programs cost beside TVM's features, and how batches and stores grow, in one run on one core.
 
-    python scripts/benchmarks/graphs.py [--quick] [--parts costs batches scale] [--sizes 1000 10000 100000]
+    python scripts/benchmarks/graphs.py [--quick] [--parts costs code batches scale] [--sizes 1000 10000 100000]
 
 Parts: (1) the trees and our rows, and the traces, beside TVM's C++ `PerStoreFeature.extract_from` on the same scheduled
-programs, in turns; (2) batches a second beside PyTorch Geometric's DataLoader on the same graphs and batch size, in
-turns; (3) building, opening, memory and batches at growing sizes. The last line is one JSON object with the figures.
+programs, in turns; (2) reading the machine code of programs beside building them; (3) batches a second beside PyTorch
+Geometric's DataLoader on the same graphs and batch size, in turns; (4) building, opening, memory and batches at growing
+sizes. The last line is one JSON object with the figures.
 Nothing else should run meanwhile.
 """
 
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from graph_batches import batch_figures
+from graph_code import code_figures
 from graph_costs import cost_figures
 from graph_scale import scale_figures
 from graph_suite import GraphSuite
@@ -30,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few programs and passes: 50 seconds")
     parser.add_argument("--output", type=Path, help="folder for the stores; a temporary one by default")
-    parser.add_argument("--parts", nargs="+", default=["costs", "batches", "scale"], help="only these parts")
+    parser.add_argument("--parts", nargs="+", default=["costs", "code", "batches", "scale"], help="only these parts")
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="programs of the stores of the part scale")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -41,6 +43,8 @@ def main() -> None:
         suite = GraphSuite(options.output or Path(temporary), options.quick)
         if "costs" in options.parts:
             figures |= cost_figures(suite)
+        if "code" in options.parts:
+            figures |= code_figures(suite)
         if "batches" in options.parts:
             figures |= batch_figures(suite)
         if "scale" in options.parts and not options.quick:

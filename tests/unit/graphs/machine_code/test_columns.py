@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.dataset.store import feature_version
@@ -106,6 +108,60 @@ def test_what_is_no_code_of_tvm_is_one_clear_error(text):
 )
 def test_code_that_does_nothing_or_never_ends_has_a_row(body):
     assert np.isfinite(machine_code_row(listing((COMPUTE, body)))).all()
+
+
+LINES = st.sampled_from(
+    [
+        *(f".LBB0_{number}:" for number in range(4)),
+        *(f"\t{jump}\t.LBB0_{number}" for jump in ("jne", "jmp", "jb", "ja") for number in range(4)),
+        "\tretq",
+        "\tincq\t%rax",
+        "\tincq\t8(%rsp)",
+        "\tmovq\t8(%rsp), %rax",
+        "\tmovq\t%rax, 8(%rsp)",
+        "\tmovl\t$7, %ecx",
+        "\txorl\t%eax, %eax",
+        "\taddq\t$-16, %rax",
+        "\tleaq\t4(%rcx), %rax",
+        "\tcmpq\t$96, %rax",
+        "\tcmpq\t%rcx, %rax",
+        "\ttestb\t$1, %cl",
+        "\tvfmadd231ps\t(%rdi,%rax,4), %zmm0, %zmm1",
+        "\tvmovups\t%ymm1, 8(%rsp)",
+        "\tvmovss\t8(%rsp), %xmm1",
+        "\tcallq\texpf@PLT",
+        ".Lfunc_end0:",
+        ".L__tvm_parallel_lambda.7:",
+        "\tcmpl\t$100, %eax",
+    ]
+)
+
+
+@given(st.lists(LINES, max_size=60))
+@settings(max_examples=400, deadline=None)
+def test_any_order_of_instructions_has_a_finite_row_that_more_code_never_lessens(lines):
+    text = "\n".join(["main_compute_:", *lines])
+    row = machine_code_row(text)
+    assert np.isfinite(row).all()
+    assert (row >= 0).all()
+    more = machine_code_row("\n".join(["main_compute_:", "\tvaddps\t%ymm0, %ymm1, %ymm2", *lines]))
+    assert dict(zip(COLUMN_NAMES, more, strict=True))["arithmetic_32"] >= 1
+
+
+@given(st.text(alphabet="\t\n .:%$(),jmpvadxyl0123LB_", max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_any_text_has_a_row_or_is_refused(text):
+    for found in (f"main_compute_:\n{text}", text):
+        try:
+            assert np.isfinite(machine_code_row(found)).all()
+        except MalformedDataError:
+            assert found == text
+
+
+def test_a_file_that_was_cut_off_has_a_row_of_what_there_is(assemblies):
+    text = assemblies["conv"][0]
+    for end in range(text.index("main_compute_:") + 20, len(text), max(1, len(text) // 40)):
+        assert np.isfinite(machine_code_row(text[:end])).all()
 
 
 def test_code_of_a_gpu_is_refused_by_name(plain):
