@@ -14,8 +14,11 @@ from kernelcast.graphs.machine_code.control_flow import ENTRY, ControlFlow, Loop
 from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, is_slot, register
 from kernelcast.graphs.machine_code.listing import PARALLEL, Block
 
-UNKNOWN_TRIPS = 2
-"""Taken for a loop that ends nobody knows when: what LLVM turns into flags are loops that turn twice."""
+UNKNOWN_TRIPS = 2.0
+"""Taken for a loop that ends nobody knows when."""
+
+FLAG_TRIPS = 2.0
+"""Of a loop whose counter is a flag."""
 
 MOST_TRIPS = 10**6
 """No loop turns more often; a larger number was read wrongly."""
@@ -48,13 +51,11 @@ def trip_counts(name: str, blocks: Sequence[Block], flow: ControlFlow) -> tuple[
     guessed = 0
     for loop in flow.loops:
         found, step = _of_loop(loop, blocks, flow)
-        if found is None and _ends_by_flag(loop, blocks):
-            found = 2.0
         if found is None and extent is not None and loop.parent is None:
             shared[loop.header] = step
             continue
         guessed += found is None
-        trips[loop.header] = float(UNKNOWN_TRIPS) if found is None else min(max(found, 1.0), float(MOST_TRIPS))
+        trips[loop.header] = UNKNOWN_TRIPS if found is None else min(max(found, 1.0), float(MOST_TRIPS))
     left = extent or 0
     for header in sorted(shared, key=lambda header: -shared[header]):
         trips[header] = float(left // shared[header])
@@ -78,16 +79,21 @@ def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[fl
     """Iterations of a loop, None where they are not told by constants, and then the step of its counter or 1."""
     best, step = None, 1
     around = _instructions(flow.way(ENTRY, flow.dominator[loop.header]), blocks) if loop.header != ENTRY else []
-    turn = _instructions(flow.way(loop.header, loop.latches[0]), blocks)
     for block in sorted(loop.blocks):
         jump = blocks[block].jump
         leaves = any(after not in loop.blocks for after in flow.successors[block])
         if jump is None or jump.opcode == "jmp" or not leaves:
             continue
-        if not all(flow.dominates(block, latch) for latch in loop.latches):
+        # where a loop goes on from several places, each has a comparison of its own
+        latch = next((latch for latch in loop.latches if flow.dominates(block, latch)), None)
+        if latch is None:
             continue
+        turn = _instructions(flow.way(loop.header, latch), blocks)
         before = _instructions(flow.way(loop.header, block), blocks)
-        for counter, bound, upto in _comparisons(before):
+        flags = _flags(before)
+        if flags is not None and _tests_a_bit(before[flags]):
+            best = FLAG_TRIPS if best is None else min(best, FLAG_TRIPS)
+        for counter, bound, upto in _comparisons(before, flags):
             found, moved = _turns(counter, bound, before[:upto], turn, around, jump)
             step = max(step, moved)
             if found is not None:
@@ -95,12 +101,22 @@ def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[fl
     return best, step
 
 
-def _comparisons(before: Sequence[Instruction]) -> list[tuple[str, str | int, int]]:
-    """What the last flags compare: a counter, its bound, and up to where the instructions count."""
-    last = len(before) - 1
-    while last >= 0 and not (before[last].kind is Kind.INTEGER and before[last].opcode.startswith(_SETS_FLAGS)):
-        last -= 1
-    if last < 0:
+def _flags(before: Sequence[Instruction]) -> int | None:
+    """The place of the last instruction that sets flags."""
+    for place in range(len(before) - 1, -1, -1):
+        if before[place].kind is Kind.INTEGER and before[place].opcode.startswith(_SETS_FLAGS):
+            return place
+    return None
+
+
+def _tests_a_bit(flags: Instruction) -> bool:
+    """It asks for a single bit: what LLVM keeps of the counter of a loop that turns twice."""
+    return flags.opcode.startswith("test") and flags.operands[0] == "$1"
+
+
+def _comparisons(before: Sequence[Instruction], last: int | None) -> list[tuple[str, str | int, int]]:
+    """What the flags set at `last` compare: a counter, its bound, and up to where the instructions count."""
+    if last is None:
         return []
     flags = before[last]
     if flags.opcode.startswith("cmp") and len(flags.operands) == 2:
@@ -139,12 +155,25 @@ def _turns(
     if moved is None or moved[0] != origin or moved[1] == 0:
         return None, 1
     step, start = moved[1], traced(origin, around)
-    end: Value | None = (None, bound) if isinstance(bound, int) else traced(bound, around)
+    end: Value | None = (None, bound) if isinstance(bound, int) else _staying(bound, before, turn, around)
     if start is None or end is None or start[0] != end[0]:
         return None, abs(step)
     met = (end[1] - start[1] - offset) / step
     last = math.floor(met) + 1 if jump.opcode in _JUMPS_BEYOND else math.ceil(met)
     return (float(last + 1) if last >= 0 else None), abs(step)
+
+
+def _staying(
+    bound: str, before: Sequence[Instruction], turn: Sequence[Instruction], around: Sequence[Instruction]
+) -> Value | None:
+    """What a bound in a register is outside of the loop, None where the loop changes it."""
+    at_header = traced(bound, before)
+    if at_header is None or at_header[0] is None:
+        return at_header
+    origin, added = at_header
+    assert origin is not None
+    outside = traced(origin, around) if traced(origin, turn) == (origin, 0) else None
+    return None if outside is None else (outside[0], outside[1] + added)
 
 
 def traced(place: str, instructions: Sequence[Instruction]) -> Value | None:
@@ -177,15 +206,6 @@ def traced(place: str, instructions: Sequence[Instruction]) -> Value | None:
         else:
             return None
     return place, added
-
-
-def _ends_by_flag(loop: Loop, blocks: Sequence[Block]) -> bool:
-    """It tests a single bit, which its first turn sets."""
-    return any(
-        instruction.opcode.startswith("test") and instruction.operands[0] == "$1"
-        for latch in loop.latches
-        for instruction in blocks[latch].instructions[-4:]
-    )
 
 
 def _place(operand: str) -> str:

@@ -40,13 +40,33 @@ def trips(body, name=COMPUTE):
         ),
         # the way that leaves is the one that jumps
         ("xorl %eax, %eax", "incq %rax \n cmpq $5, %rax \n je .LBB0_2 \n jmp .LBB0_1", 5),
+        # a bound in a register that is another one at the header
+        (
+            "movl $64, %ebp \n movabsq $404620279021568, %rdx \n xorl %eax, %eax",
+            "movq %rbp, %rdx \n leaq 4(%rcx), %rbp \n movq %rdx, %rbp \n addq $16, %rax \n"
+            "cmpq %rax, %rdx \n jne .LBB0_1",
+            4,
+        ),
+        # two ways back to the header
+        (
+            "xorl %eax, %eax",
+            "cmpq $9, %rsi \n jb .LBB0_3 \n addq $4, %rax \n cmpq $200, %rax \n jne .LBB0_1 \n jmp .LBB0_2 \n"
+            ".LBB0_3: \n addq $4, %rax \n cmpq $200, %rax \n jne .LBB0_1",
+            50,
+        ),
         # a flag that the first turn sets
-        ("movb $1, %r14b", "movl %r14d, %ecx \n xorl %r14d, %r14d \n testb $1, %cl \n jne .LBB0_1", 2),
+        ("movb $1, %r14b", "movl %r14d, %ecx \n xorl %r14d, %r14d \n testb $1, %cl \n movl $5, %edx \n jne .LBB0_1", 2),
     ],
 )  # fmt: skip
 def test_a_counted_loop_turns_as_often_as_it_says(before, inside, count):
     found, guessed = trips(f"{before} \n .LBB0_1: \n {inside} \n .LBB0_2: \n retq")
     assert (found, guessed) == ({".LBB0_1": count}, 0)
+
+
+def test_a_bound_that_moves_is_no_bound():
+    inside = "leaq 1(%rdx), %rdx \n incq %rax \n cmpq %rdx, %rax"
+    found, guessed = trips(f"movl $9, %edx \n xorl %eax, %eax \n .LBB0_1: \n {inside} \n jne .LBB0_1 \n retq")
+    assert (found, guessed) == ({".LBB0_1": 2}, 1)
 
 
 def test_loops_in_loops_are_told_apart():
