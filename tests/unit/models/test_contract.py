@@ -28,11 +28,12 @@ def class_of(name):
 
 
 def has_choice(name):
-    return name in LEARNED and name not in OWN_LOSS
+    return name in LEARNED and name not in OWN_LOSS and name not in VARIANTS
 
 
 LEARNED = [name for name in MODELS if class_of(name).learned]
 OWN_LOSS = ("tvm_mlp", "tvm_xgb")  # whatever the configuration says they minimise, and predict an order
+VARIANTS = ("ensemble_machine_code",)  # the classes of another file with other columns: one loss is enough
 # of made-up programs the estimate says nothing; test_estimate_table and test_machine_code have others
 ESTIMATING = ("lightgbm_estimate", "lightgbm_machine_code")
 SEEDLESS = ("analytical", "machine_code", "roofline", "tvm_xgb")  # nothing in them is random
