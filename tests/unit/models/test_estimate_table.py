@@ -12,9 +12,7 @@ from kernelcast.graphs.views import ESTIMATES, FlatFeatures, StatementRows
 from kernelcast.models import estimate_table as estimate_module
 from kernelcast.models.analytical import AnalyticalModel
 from kernelcast.models.estimate_table import COLUMNS, ESTIMATE, ESTIMATE_VERSION, estimate_table, with_estimates
-from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import load_model, save_model
-from kernelcast.models.validation import mean_kendall_tau
 
 TREES = ("xgboost", "lightgbm")
 
@@ -135,7 +133,10 @@ def test_the_version_is_that_of_these_estimates(programs):
     [
         ("lightgbm", "estimate"),
         ("xgboost", "estimate"),
+        ("lightgbm", "machine_code"),
+        ("xgboost", "machine_code"),
         ("gcn", "network.estimate"),
+        ("gcn", "network.machine_code"),
         ("graphsage", "network.estimate"),
         ("graphsage", "network.l2_normalize"),
     ],
@@ -148,17 +149,8 @@ def test_a_flag_that_is_none_is_refused(model_of, name, key, value):
 
 @pytest.mark.parametrize("loss", ["log_mse", "rank", "lambdarank"])
 @pytest.mark.parametrize("name", TREES)
-def test_trees_begin_with_the_estimate_and_correct_it(programs, model_of, metric_log, tmp_path, name, loss):
-    train, valid = programs.select(np.arange(0, 150, 2)), programs.select(np.arange(1, 150, 2))
-    model = model_of(name, loss, changes={"estimate": True})
-    model.fit(train, valid, metric_log)
-    predicted = model.predict(valid)
-    if model.kind is PredictionKind.LOG_SECONDS:
-        assert np.abs(predicted - valid.log_seconds).max() < 0.2
-    # few programs of other columns: without the estimate the order of 75 programs cannot be learned as well
-    assert mean_kendall_tau(predicted, valid.log_seconds, valid.workload) > 0.9
-    save_model(model, tmp_path / "model")
-    np.testing.assert_allclose(load_model(tmp_path / "model").predict(valid), predicted, atol=1e-6)
+def test_trees_begin_with_the_estimate_and_correct_it(programs, trees_correct, name, loss):
+    trees_correct(name, loss, "estimate", programs)
 
 
 def test_a_network_sees_the_estimate(programs, model_of, metric_log, tmp_path):

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hydra.errors import InstantiationException
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.flat_columns import PROGRAM_FEATURES
@@ -14,7 +13,6 @@ from kernelcast.models.estimate_table import COLUMNS, with_estimates
 from kernelcast.models.machine_code import START, MachineCodeModel, machine_code_seconds, machine_code_table
 from kernelcast.models.protocol import PredictionKind
 from kernelcast.models.saved import load_model, save_model
-from kernelcast.models.validation import mean_kendall_tau
 
 TREES = ("xgboost", "lightgbm")
 
@@ -110,28 +108,10 @@ def test_an_unknown_machine_is_refused_and_the_model_named(programs, model_of, m
         model_of("lightgbm", "log_mse", changes={"machine_code": True}).fit(unknown, unknown, metric_log)
 
 
-@pytest.mark.parametrize("value", ["no", 1, None])
-@pytest.mark.parametrize(
-    ("name", "key"), [("lightgbm", "machine_code"), ("xgboost", "machine_code"), ("gcn", "network.machine_code")]
-)
-def test_a_flag_that_is_none_is_refused(model_of, name, key, value):
-    changes = {"network": {key.partition(".")[2]: value}} if "." in key else {key: value}
-    with pytest.raises((ConfigError, InstantiationException), match=rf"model\.{key}={value}: it must be true or false"):
-        model_of(name, "log_mse", changes=changes)
-
-
 @pytest.mark.parametrize("loss", ["log_mse", "rank", "lambdarank"])
 @pytest.mark.parametrize("name", TREES)
-def test_trees_begin_with_the_time_of_the_code_and_correct_it(programs, model_of, metric_log, tmp_path, name, loss):
-    train, valid = programs.select(np.arange(0, 150, 2)), programs.select(np.arange(1, 150, 2))
-    model = model_of(name, loss, changes={"machine_code": True})
-    model.fit(train, valid, metric_log)
-    predicted = model.predict(valid)
-    if model.kind is PredictionKind.LOG_SECONDS:
-        assert np.abs(predicted - valid.log_seconds).max() < 0.2
-    assert mean_kendall_tau(predicted, valid.log_seconds, valid.workload) > 0.9
-    save_model(model, tmp_path / "model")
-    np.testing.assert_allclose(load_model(tmp_path / "model").predict(valid), predicted, atol=1e-6)
+def test_trees_begin_with_the_time_of_the_code_and_correct_it(programs, trees_correct, name, loss):
+    trees_correct(name, loss, "machine_code", programs)
 
 
 def test_a_network_sees_the_code(programs, model_of, metric_log, tmp_path):
