@@ -213,8 +213,7 @@ class BoostedTrees(ABC):
                 settings["view"],
                 settings["pooled"],
                 settings["estimate_version"] is not None,
-                # models of before there was machine code do not say
-                settings.get("machine_code", False),
+                settings["machine_code"],
             )
             model._columns = tuple(settings["columns"])
             model._feature_version = settings["feature_version"]

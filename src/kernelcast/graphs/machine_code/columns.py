@@ -18,7 +18,7 @@ from kernelcast.graphs.machine_code.trip_counts import trip_counts
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.graphs.vocabulary import Column
 
-MACHINE_CODE_VERSION = 1
+MACHINE_CODE_VERSION = 2
 """Raised whenever a column changes its meaning: part of the version of the features."""
 
 CYCLES = "cycles"
@@ -55,7 +55,7 @@ COLUMNS = (
     Column("integer_operations", _COUNTED, "Operations on addresses, counters and other whole numbers."),
     Column("stack_loads", _COUNTED, "Loads of what a register had no room for."),
     Column("stack_stores", _COUNTED, "Stores of what a register has no room for."),
-    Column("resized_reloads", _COUNTED, "Loads of what was just stored in another width: no store forwards to them."),
+    Column("resized_reloads", _COUNTED, "Loads of more than what was just stored there: no store forwards to them."),
     Column(CYCLES, _IN_CYCLES, "All of it, one core alone, everything in the first cache (`cycles.Cycles.total`)."),
     Column("busiest_cycles", _IN_CYCLES, "Of the busiest unit of each loop."),
     *(
@@ -190,16 +190,16 @@ def _counts(instructions: Sequence[Instruction]) -> Counter[str]:
             found[_OF_KIND[kind][0]] += 1
         found["integer_operations"] += kind is Kind.INTEGER
         if (address := instruction.load) is not None and kind is not Kind.GATHER:
-            if kind is Kind.BROADCAST:
+            if instruction.broadcasts:
                 found["broadcasts"] += 1
             elif not instruction.is_scalar:
-                found[f"loads_{width}"] += 1
+                found[f"loads_{_counted_width(instruction.loaded)}"] += 1
             found["stack_loads"] += _on_stack(address) and not instruction.is_scalar
-            found["resized_reloads"] += stored.get(address, instruction.width) != instruction.width
+            found["resized_reloads"] += stored.get(address, instruction.loaded) < instruction.loaded
         if (address := instruction.store) is not None and kind is not Kind.SCATTER:
             if not instruction.is_scalar:
                 found[f"stores_{width}"] += 1
-            found["stack_stores"] += _on_stack(address)
+            found["stack_stores"] += _on_stack(address) and not instruction.is_scalar
             stored[address] = instruction.width
     return found
 
@@ -236,4 +236,5 @@ def _counted_width(width: int) -> int:
 
 
 def _on_stack(address: str) -> bool:
-    return "%rsp" in address or "%rbp" in address
+    # LLVM uses rbp as any other register here
+    return "%rsp" in address

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcast.graphs.machine_code.instructions import Instruction, Kind, registers_of
+from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, registers_of
 
 ISSUED = 6.0
 """Instructions a cycle."""
@@ -22,6 +22,9 @@ UNIT_BYTES = 32
 
 EXTRA = {Kind.GATHER: 8.0, Kind.SCATTER: 8.0, Kind.CALL: 8.0, Kind.INTEGER_DIVISION: 10.0}
 """Cycles in which nothing else goes on."""
+
+BLOCK_CALLS = ("memset", "memcpy", "memmove")
+"""Calls that fill or move a whole block of memory; its size is their third argument, in `rdx`."""
 
 DIVISION_EXTRA = {16: 2.0, 32: 4.0, 64: 8.0}
 """The same of divisions and square roots, by their width."""
@@ -80,6 +83,7 @@ def cycles_of(instructions: Sequence[Instruction], repeated: bool) -> Cycles:
         repeated: it is the body of an innermost loop.
     """
     arithmetic = loads = stores = shuffle = extra = 0.0
+    size = 0
     for instruction in instructions:
         kind, width = instruction.kind, instruction.width
         times = 2.0 if width > UNIT_BYTES else 1.0
@@ -92,8 +96,12 @@ def cycles_of(instructions: Sequence[Instruction], repeated: bool) -> Cycles:
         if kind is Kind.DIVISION:
             extra += DIVISION_EXTRA.get(width, DIVISION_EXTRA[16])
         extra += EXTRA.get(kind, 0.0)
+        if instruction.writes == ("rdx",) and instruction.operands:
+            size = max(immediate(instruction.operands[0]) or 0, 0)
+        if instruction.operands and instruction.operands[0].startswith(BLOCK_CALLS):
+            extra += size / UNIT_BYTES
         if instruction.load is not None and kind is not Kind.GATHER:
-            loads += 1.0 / 3.0 if width < 16 else 0.5 * times
+            loads += 0.5 * times if instruction.loaded >= 16 else 0.5 if width >= 16 else 1.0 / 3.0
         if instruction.store is not None and kind is not Kind.SCATTER:
             stores += 0.5 if width < 16 else times
     return Cycles(
@@ -119,7 +127,7 @@ def _chain(instructions: Sequence[Instruction]) -> float:
             start = max((ready[name] for name in instruction.reads), default=0.0)
             if instruction.load in stored:
                 written, width = stored[instruction.load]
-                start = max(start, written + (FORWARDED if width >= instruction.width else RELOADED))
+                start = max(start, written + (FORWARDED if width >= instruction.loaded else RELOADED))
             end = start + instruction.latency
             for name in instruction.writes:
                 ready[name] = end

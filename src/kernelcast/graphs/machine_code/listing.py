@@ -9,6 +9,9 @@ from kernelcast.graphs.machine_code.instructions import Instruction, Kind, parse
 COMPUTE = "main_compute_"
 """What TVM calls the function with the loops of a program; what stands around it checks arguments."""
 
+WRAPPER = "__tvm_ffi_main"
+"""What checks the arguments; of a function that does not say that its arguments do not overlap the loops are in it."""
+
 PARALLEL = ".L__tvm_parallel_lambda"
 """What the bodies of parallel loops begin with."""
 
@@ -39,6 +42,7 @@ class Block:
 
 def functions(assembly: str) -> dict[str, list[Block]]:
     """The blocks of the functions that compute, by name; empty where there is none."""
+    compute = COMPUTE if f"\n{COMPUTE}:" in f"\n{assembly}" else WRAPPER
     found: dict[str, list[Block]] = {}
     blocks: list[Block] | None = None
     for line in assembly.splitlines():
@@ -46,7 +50,7 @@ def functions(assembly: str) -> dict[str, list[Block]]:
             continue
         if line[0] not in " \t":
             label = line.partition(":")[0]
-            if label == COMPUTE or label.startswith(PARALLEL):
+            if label == compute or label.startswith(PARALLEL):
                 blocks = found[label] = [Block()]
             elif label.startswith((".Lfunc_end", ".LCPI")) or not label.startswith(".L"):
                 blocks = None

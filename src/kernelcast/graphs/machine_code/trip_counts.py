@@ -23,9 +23,11 @@ FLAG_TRIPS = 2.0
 MOST_TRIPS = 10**6
 """No loop turns more often; a larger number was read wrongly."""
 
-_DISPLACED = re.compile(r"(-?\d*)\((%\w+)\)$")
+_DISPLACED = re.compile(r"(-?\d{1,19})?\((%\w+)\)$")
 _CALL_CHANGES = frozenset({"rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"})
-_SETS_FLAGS = ("cmp", "test", "add", "sub", "dec", "inc", "and", "xor", "or")
+_SETS_FLAGS = re.compile(
+    r"(cmp|test|add|sub|dec|inc|and|xor|or|neg|shl|shr|sar|bt)[bwlq]?$|k(or)?test[bwdq]$|v?u?comis[sdh]$|v?ptest$|vtestp[sd]$"
+)
 _JUMPS_BEYOND = ("ja", "jbe", "jg", "jle")
 """Of the comparisons those that are decided one step after the bound is met."""
 
@@ -56,6 +58,8 @@ def trip_counts(name: str, blocks: Sequence[Block], flow: ControlFlow) -> tuple[
             continue
         guessed += found is None
         trips[loop.header] = UNKNOWN_TRIPS if found is None else min(max(found, 1.0), float(MOST_TRIPS))
+    if len(shared) > 1:
+        shared = _units(shared, blocks, flow)
     left = extent or 0
     for header in sorted(shared, key=lambda header: -shared[header]):
         trips[header] = float(left // shared[header])
@@ -63,12 +67,30 @@ def trip_counts(name: str, blocks: Sequence[Block], flow: ControlFlow) -> tuple[
     return trips, guessed
 
 
+def _units(shared: dict[int, int], blocks: Sequence[Block], flow: ControlFlow) -> dict[int, int]:
+    """How many iterations of the parallel loop one turn of each loop makes; `shared` has the steps of their counters.
+
+    One may count iterations and another one bytes: what they store tells, where all of them store.
+    """
+    stored = {
+        loop.header: sum(
+            one.width
+            for one in _instructions(sorted(loop.blocks), blocks)
+            if one.store is not None and not one.is_scalar and "%rsp" not in one.store
+        )
+        for loop in flow.loops
+        if loop.header in shared
+    }
+    least = min(stored.values())
+    return {header: max(1, round(size / least)) for header, size in stored.items()} if least else shared
+
+
 def _parallel_extent(blocks: Sequence[Block]) -> int:
     """Iterations of a parallel loop, which its body compares its own share with before all else."""
     compared = [
         bound
         for instruction in blocks[ENTRY].instructions
-        if instruction.opcode.startswith("cmpl")
+        if instruction.opcode.startswith("cmpl") and instruction.operands
         for bound in [immediate(instruction.operands[0])]
         if bound is not None
     ]
@@ -85,9 +107,8 @@ def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[fl
         if jump is None or jump.opcode == "jmp" or not leaves:
             continue
         # where a loop goes on from several places, each has a comparison of its own
-        latch = next((latch for latch in loop.latches if flow.dominates(block, latch)), None)
-        if latch is None:
-            continue
+        # and where LLVM skips the comparison on the way to the latch, the other ways tell
+        latch = next((latch for latch in loop.latches if flow.dominates(block, latch)), loop.latches[0])
         turn = _instructions(flow.way(loop.header, latch), blocks)
         before = _instructions(flow.way(loop.header, block), blocks)
         flags = _flags(before)
@@ -104,14 +125,14 @@ def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[fl
 def _flags(before: Sequence[Instruction]) -> int | None:
     """The place of the last instruction that sets flags."""
     for place in range(len(before) - 1, -1, -1):
-        if before[place].kind is Kind.INTEGER and before[place].opcode.startswith(_SETS_FLAGS):
+        if _SETS_FLAGS.match(before[place].opcode):
             return place
     return None
 
 
 def _tests_a_bit(flags: Instruction) -> bool:
     """It asks for a single bit: what LLVM keeps of the counter of a loop that turns twice."""
-    return flags.opcode.startswith("test") and flags.operands[0] == "$1"
+    return flags.opcode.startswith("test") and flags.operands[:1] == ("$1",)
 
 
 def _comparisons(before: Sequence[Instruction], last: int | None) -> list[tuple[str, str | int, int]]:

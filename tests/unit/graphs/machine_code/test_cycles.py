@@ -53,5 +53,16 @@ def test_the_whole_is_no_less_than_the_busiest_and_no_more_than_the_sum():
     assert found.busiest <= found.total <= sum(parts) + found.extra
 
 
+def test_filling_a_block_takes_as_long_as_the_block_is_large():
+    small, large = (cycles(f"movl ${size}, %edx", "callq memset@PLT", repeated=False) for size in (64, 64_000))
+    assert large.extra - small.extra == pytest.approx((64_000 - 64) / 32)
+
+
+def test_a_part_of_what_was_stored_is_forwarded():
+    whole = cycles("movq %rax, 8(%rsp)", "movb 8(%rsp), %al")
+    wider = cycles("movb %al, 8(%rsp)", "movq 8(%rsp), %rax")
+    assert whole.chain < wider.chain
+
+
 def test_nothing_takes_no_time():
     assert cycles(repeated=True).total == 0

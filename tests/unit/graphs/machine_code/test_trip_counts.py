@@ -116,6 +116,39 @@ def test_whole_vectors_and_the_rest_share_the_iterations_of_a_parallel_loop():
     assert (found, guessed) == ({".LBB0_1": 6, ".LBB0_2": 0, ".LBB0_3": 4}, 0)
 
 
+BYTES_AND_ITERATIONS = """
+    leal 1023(%rsi), %eax
+    cmpl $1024, %eax
+    jge .LBB0_9
+    .LBB0_1:
+    vmovups %ymm0, (%rdi,%r11)
+    addq $256, %r11
+    cmpl %r11d, %r10d
+    jne .LBB0_1
+    .LBB0_2:
+    vmovups %ymm0, (%rdi)
+    vmovups %ymm0, 256(%rdi)
+    vmovups %ymm0, 512(%rdi)
+    vmovups %ymm0, 768(%rdi)
+    addl $-4, %edx
+    cmpl %ebx, %edx
+    jne .LBB0_2
+    .LBB0_9:
+    retq"""
+
+
+def test_counters_of_bytes_and_of_iterations_share_by_what_their_loops_store():
+    found, guessed = trips(BYTES_AND_ITERATIONS, PARALLEL)
+    assert (found, guessed) == ({".LBB0_1": 0, ".LBB0_2": 256}, 0)
+
+
+def test_a_comparison_of_vectors_between_is_no_comparison_of_the_counter():
+    inside = "incq %rax \n cmpq $7, %rax \n xorps %xmm0, %xmm0 \n jne .LBB0_1"
+    assert trips(f"xorl %eax, %eax \n .LBB0_1: \n {inside} \n retq") == ({".LBB0_1": 7}, 0)
+    inside = "incq %rax \n cmpq $7, %rax \n kortestb %k0, %k0 \n jne .LBB0_1"
+    assert trips(f"xorl %eax, %eax \n .LBB0_1: \n {inside} \n retq") == ({".LBB0_1": 2}, 1)
+
+
 def test_without_a_loop_there_is_none():
     assert trips("movl $1, %eax \n jmp .LBB0_1 \n .LBB0_1: \n retq") == ({}, 0)
     assert trips("retq") == ({}, 0)
