@@ -8,8 +8,8 @@ from statistics import median
 
 from graph_suite import GraphSuite
 
-from kernelcast.graphs.machine_code.columns import machine_code_row
 from kernelcast.graphs.machine_code.instructions import parse
+from kernelcast.graphs.machine_code.rows import machine_code_row
 from kernelcast.tvm_compat import assembly, runnable_module, scheduled_module
 
 logger = logging.getLogger(__name__)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kernelcast.graphs.features import PARALLEL_STARTS, natural
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures, StatementRows
 from kernelcast.models.compiled_nest import natural_columns
 from kernelcast.models.machine_model import MachineModel
-from kernelcast.models.speeds import calibration_of, memory_seconds
+from kernelcast.models.speeds import calibration_of, cores_helping, memory_seconds, starting_seconds
 from kernelcast.models.statement_seconds import StatementSeconds, core_seconds, overlapped
 
 
@@ -82,13 +81,11 @@ def estimate(statements: StatementRows, features: FlatFeatures, machine: Machine
     """
     calibration = calibration_of(machine)
     columns = natural_columns(statements)
-    parallel = np.maximum(np.round(columns["parallel_extent"]), 1.0)
-    helping = parallel / np.ceil(parallel / machine.cores)
+    helping = cores_helping(columns["parallel_extent"], machine)
     of_statements = core_seconds(columns, machine.vector_lanes, calibration)
     memory, counts = memory_seconds(features, machine, calibration).sum(axis=1), statements.counts("row")
-    seconds = overlapped(_summed(of_statements.total / helping, counts), memory) + calibration.call_seconds
-    if calibration.parallel_start_seconds > 0:
-        seconds += natural(features, PARALLEL_STARTS) * calibration.parallel_start_seconds
+    core = _summed(of_statements.total / helping, counts)
+    seconds = overlapped(core, memory) + starting_seconds(features, calibration)
     return Estimate(seconds, memory, of_statements, helping, counts)
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from kernelcast.graphs.features import PARALLEL_EXTENT, PARALLEL_STARTS, natural
+from kernelcast.graphs.features import PARALLEL_EXTENT, natural
 from kernelcast.graphs.machine_code.columns import CYCLES, PARALLEL_CYCLES
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import MACHINE_CODE, FlatFeatures
 from kernelcast.models.machine_model import MachineModel
-from kernelcast.models.speeds import LEAST_SECONDS, calibration_of, memory_seconds, pieces_by_machine
+from kernelcast.models.speeds import (
+    LEAST_SECONDS,
+    calibration_of,
+    cores_helping,
+    memory_seconds,
+    pieces_by_machine,
+    starting_seconds,
+)
 from kernelcast.models.statement_seconds import overlapped
 
 FLOPS_PER_CYCLE = 4
@@ -57,14 +64,11 @@ def machine_code_seconds(
     """
     calibration = calibration_of(machine)
     cycles, parallel = natural(code, CYCLES), natural(code, PARALLEL_CYCLES)
-    extent = np.maximum(natural(features, PARALLEL_EXTENT).round(), 1.0)
-    helping = extent / np.ceil(extent / machine.cores)
+    helping = cores_helping(natural(features, PARALLEL_EXTENT), machine)
     clock = calibration.scalar_flops_per_second / FLOPS_PER_CYCLE
     core = (parallel / helping + np.maximum(cycles - parallel, 0.0)) / clock
-    seconds = overlapped(core, memory_seconds(features, machine, calibration).sum(axis=1)) + calibration.call_seconds
-    if calibration.parallel_start_seconds > 0:
-        seconds += natural(features, PARALLEL_STARTS) * calibration.parallel_start_seconds
-    return seconds
+    memory = memory_seconds(features, machine, calibration).sum(axis=1)
+    return overlapped(core, memory) + starting_seconds(features, calibration)
 
 
 def machine_code_table(programs: Programs, model: str) -> FlatFeatures:

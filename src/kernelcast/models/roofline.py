@@ -9,7 +9,7 @@ from kernelcast.graphs.features import FLOPS, PARALLEL_EXTENT, PARALLEL_SHARE, V
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures
 from kernelcast.models.machine_model import MachineModel
-from kernelcast.models.speeds import calibration_of, memory_seconds
+from kernelcast.models.speeds import calibration_of, cores_helping, memory_seconds
 
 
 class RooflineModel(MachineModel):
@@ -41,12 +41,11 @@ class RooflineModel(MachineModel):
 
 def _seconds(features: FlatFeatures, machine: Machine) -> Float64[np.ndarray, " programs"]:
     calibration = calibration_of(machine)
-    parallel_extent = np.maximum(natural(features, PARALLEL_EXTENT).round(), 1.0)
-    cores_helping = parallel_extent / np.ceil(parallel_extent / machine.cores)
+    helping = cores_helping(natural(features, PARALLEL_EXTENT), machine)
     parallel_share = natural(features, PARALLEL_SHARE).clip(0.0, 1.0)
     vector_share = natural(features, VECTOR_SHARE).clip(0.0, 1.0)
     core_seconds = natural(features, FLOPS) * (
         vector_share / calibration.vector_flops_per_second + (1.0 - vector_share) / calibration.scalar_flops_per_second
     )
-    compute = core_seconds * (parallel_share / cores_helping + 1.0 - parallel_share)
+    compute = core_seconds * (parallel_share / helping + 1.0 - parallel_share)
     return np.maximum(compute, memory_seconds(features, machine, calibration).max(axis=1))

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from kernelcast.errors import ConfigError
-from kernelcast.graphs.features import MOVED_BYTES, UNIQUE_BYTES, natural
+from kernelcast.graphs.features import MOVED_BYTES, PARALLEL_STARTS, UNIQUE_BYTES, natural
 from kernelcast.graphs.flat_columns import CACHE_KIB
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.views import FlatFeatures
@@ -76,6 +76,21 @@ def calibration_of(machine: Machine) -> Calibration:
         call_seconds=0.0,
         parallel_start_seconds=0.0,
     )
+
+
+def cores_helping(parallel_extent: Float64[np.ndarray, "rows"], machine: Machine) -> Float64[np.ndarray, "rows"]:
+    """Cores that share the iterations of a parallel loop; one without work waits for the last round."""
+    extent = np.maximum(np.round(parallel_extent), 1.0)
+    helping: Float64[np.ndarray, "rows"] = extent / np.ceil(extent / machine.cores)
+    return helping
+
+
+def starting_seconds(features: FlatFeatures, calibration: Calibration) -> Float64[np.ndarray, " programs"]:
+    """The call of each program, and the starts of its parallel loops where they take time."""
+    seconds = np.full(len(features), calibration.call_seconds)
+    if calibration.parallel_start_seconds > 0:
+        seconds += natural(features, PARALLEL_STARTS) * calibration.parallel_start_seconds
+    return seconds
 
 
 def memory_seconds(

@@ -16,14 +16,14 @@ from jaxtyping import Int64
 
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.extraction import EXTRACTED, extract
-from kernelcast.graphs.machine_code.columns import machine_code_rows
+from kernelcast.graphs.machine_code.rows import machine_code_rows
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.per_store import per_store_rows
 from kernelcast.graphs.ragged import View
 from kernelcast.graphs.trace import trace_view
 from kernelcast.graphs.views import MACHINE_CODE, VIEW_TYPES
 from kernelcast.measurement.sampling import trace_json
-from kernelcast.tvm_compat import assembly, runnable_module
+from kernelcast.tvm_compat import runnable_module
 
 logger = logging.getLogger(__name__)
 
@@ -109,9 +109,8 @@ def _views(schedules: Sequence[Any], reading: Reading) -> dict[str, View]:
     if "per_store" in wanted:
         views["per_store"] = per_store_rows(schedules, reading.target)
     if MACHINE_CODE in wanted:
-        target = dict(reading.target)
         views[MACHINE_CODE] = machine_code_rows(
-            [assembly(runnable_module(schedule.mod), target) for schedule in schedules]
+            (runnable_module(schedule.mod) for schedule in schedules), dict(reading.target)
         )
     if "trace" in wanted:
         views["trace"] = trace_view([trace_json(schedule) for schedule in schedules])

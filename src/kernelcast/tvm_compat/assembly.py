@@ -13,7 +13,7 @@ from kernelcast.tvm_compat.targets import make_target
 X86 = ("x86_64", "amd64")
 
 
-def require_x86(target: Mapping[str, Any]) -> None:
+def _require_x86(target: Mapping[str, Any]) -> None:
     """Makes sure that the code for a target is x86-64 code.
 
     Raises:
@@ -38,7 +38,7 @@ def assembly(module: Any, target: dict[str, Any]) -> str:
         ConfigError: code for this target is no x86-64 code.
         MalformedDataError: LLVM cannot build it.
     """
-    require_x86(target)
+    _require_x86(target)
     try:
         waiting = [load_tvm().compile(module, target=make_target(target)).mod]
     except Exception as error:

@@ -16,14 +16,14 @@ from jaxtyping import Int64
 
 from kernelcast.errors import MalformedDataError
 from kernelcast.graphs.extraction import extract
-from kernelcast.graphs.machine_code.columns import machine_code_rows
+from kernelcast.graphs.machine_code.rows import machine_code_rows
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.graphs.per_store import per_store_rows
 from kernelcast.graphs.ragged import View
 from kernelcast.graphs.trace import trace_view
 from kernelcast.graphs.views import MACHINE_CODE, MODULE_VIEWS
 from kernelcast.records import Workload
-from kernelcast.tvm_compat import assembly, prepare_for, runnable_module, scheduled_module, structural_key, tvm_versions
+from kernelcast.tvm_compat import prepare_for, runnable_module, scheduled_module, structural_key, tvm_versions
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,7 @@ def build_unit(unit: Unit) -> Built:
             if "per_store" in wanted:
                 views["per_store"] = per_store_rows(modules, unit.target)
             if MACHINE_CODE in wanted:
-                views[MACHINE_CODE] = machine_code_rows(
-                    [assembly(runnable_module(module), unit.target) for module in modules]
-                )
+                views[MACHINE_CODE] = machine_code_rows(map(runnable_module, modules), unit.target)
     if "trace" in wanted and len(kept):
         views["trace"] = trace_view([unit.traces[number] for number in kept])
     return Built({name: views[name] for name in wanted if name in views}, kept)

@@ -83,7 +83,7 @@ def cycles_of(instructions: Sequence[Instruction], repeated: bool) -> Cycles:
         repeated: it is the body of an innermost loop.
     """
     arithmetic = loads = stores = shuffle = extra = 0.0
-    size = 0
+    size = 0  # that a call would be given
     for instruction in instructions:
         kind, width = instruction.kind, instruction.width
         times = 2.0 if width > UNIT_BYTES else 1.0

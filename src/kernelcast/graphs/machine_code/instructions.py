@@ -46,11 +46,11 @@ _ONTO = re.compile(r"vperm[ti]2|vpternlog|vpdp|vdpbf16|vpmadd52|vpsh[lr]dv")
 _WRITE_ONLY = re.compile(r"pshuf[dlh]|movs[lh]dup|movddup|cvt|sqrt|rsqrt|rcp|pabs|pmov")
 """Instructions of AVX that work on the register that they write, and those of SSE that do not."""
 
-_MOVED_BYTES = {"movss": 4, "movd": 4, "movsd": 8, "movq": 8}
-"""Of a move of one value into or out of a vector register, without the `v` of AVX."""
-
-_HALVES = {"movlps": 8, "movlpd": 8, "movhps": 8, "movhpd": 8, "movddup": 8, "movsh": 2, "movw": 2}
-"""Of what moves half a register, or less, to or from memory."""
+_PARTIAL_BYTES = {
+    **{"movss": 4, "movd": 4, "movsd": 8, "movq": 8, "movsh": 2, "movw": 2},
+    **{"movlps": 8, "movlpd": 8, "movhps": 8, "movhpd": 8, "movddup": 8},
+}
+"""Of what moves one value or half a register to or from memory, without the `v` of AVX."""
 
 _PIECES = {"b": 1, "w": 2, "d": 4, "q": 8}
 """Of one lane that is put into a vector or taken out of it."""
@@ -127,34 +127,75 @@ class Instruction:
         return self.kind in (Kind.INTEGER, Kind.INTEGER_DIVISION, Kind.BRANCH, Kind.CALL)
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of assembly before anybody knows what it does.
+
+    Attributes:
+        opcode: as written.
+        operands: as written.
+        reads: registers that it reads by the places of the operands alone.
+        writes: those that it writes, likewise.
+        width: of the widest vector register; 0 without any.
+        address: in memory, without the mask of the lanes, so that equal ones are told; None where there is none.
+        stores: the last operand is in memory.
+    """
+
+    opcode: str
+    operands: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    width: int
+    address: str | None
+    stores: bool
+
+    @property
+    def plain(self) -> str:
+        """The opcode without the `v` of AVX."""
+        return self.opcode.removeprefix("v")
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """What it writes, for those that read it too: all of SSE that have two operands for three, and some of AVX."""
+        if self.opcode.startswith("v"):
+            reads = _ONTO.match(self.opcode) is not None
+        else:
+            reads = not self.opcode.startswith("mov") and _WRITE_ONLY.match(self.opcode) is None
+        return self.writes if reads else ()
+
+    def does(self, kind: Kind, width: int, reads: tuple[str, ...], latency: int = 1) -> Instruction:
+        """The instruction, which stores where its last operand is in memory and else loads what is."""
+        load, store = (None, self.address) if self.stores else (self.address, None)
+        return Instruction(self.opcode, self.operands, kind, width, reads, self.writes, load, store, latency)
+
+
 @lru_cache(maxsize=1 << 16)
 def parse(opcode: str, rest: str) -> Instruction:
     """The instruction of a line, which is the opcode and what follows it; the same line is read once."""
     operands = _operands(rest.partition("#")[0])
     accesses = [operand for operand in operands if "(" in operand]
-    # without the mask of the lanes, so that equal addresses are told
     address = accesses[-1].partition("{")[0].rstrip() if accesses else None
-    stores = bool(operands) and "(" in operands[-1]
-    reads, writes = _registers(operands)
     width = max((VECTOR_BYTES[found] for found in re.findall(r"%([xyz])mm", rest)), default=0)
+    stores = bool(operands) and "(" in operands[-1]
+    line = _Line(opcode, operands, *_registers(operands), width, address, stores)
     if opcode.startswith("lea"):
-        return Instruction(opcode, operands, Kind.INTEGER, reads=reads, writes=writes)
+        return Instruction(opcode, operands, Kind.INTEGER, reads=line.reads, writes=line.writes)
     if opcode.startswith("j"):
-        return Instruction(opcode, operands, Kind.BRANCH, reads=reads)
+        return Instruction(opcode, operands, Kind.BRANCH, reads=line.reads)
     if opcode.startswith("call"):
-        return Instruction(opcode, operands, Kind.CALL, reads=reads, writes=("rax",))
+        return Instruction(opcode, operands, Kind.CALL, reads=line.reads, writes=("rax",))
     if _COMPARING.match(opcode):
-        load = None if opcode.startswith("prefetch") else address
-        return Instruction(opcode, operands, Kind.INTEGER, width or _word(opcode), (*reads, *writes), load=load)
+        load, reads = None if opcode.startswith("prefetch") else address, (*line.reads, *line.writes)
+        return Instruction(opcode, operands, Kind.INTEGER, width or _word(opcode), reads, load=load)
     if floating := _FLOATING.match(opcode):
-        return _floating(opcode, operands, (reads, writes), floating, width, address)
+        return _floating(line, *floating.groups())
     if "gather" in opcode:
-        return Instruction(opcode, operands, Kind.GATHER, width, reads, writes, load=address, latency=20)
+        return line.does(Kind.GATHER, width, line.reads, latency=20)
     if "scatter" in opcode:
-        return Instruction(opcode, operands, Kind.SCATTER, width, reads, store=address)
+        return line.does(Kind.SCATTER, width, line.reads)
     if opcode.startswith("v") or width:
-        return _vector(opcode, operands, (reads, writes), width, address, stores)
-    return _integer(opcode, operands, (reads, writes), address, stores)
+        return _stored_vector(line) if stores else _vector(line)
+    return _integer(line)
 
 
 def immediate(operand: str) -> int | None:
@@ -163,8 +204,13 @@ def immediate(operand: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def is_on_stack(address: str) -> bool:
+    """It lies on the stack, where LLVM keeps what no register has room for; it uses rbp as any other register."""
+    return "%rsp" in address
+
+
 def is_slot(operand: str) -> bool:
-    """It is a fixed place on the stack, where LLVM keeps what no register has room for."""
+    """It is a fixed place on the stack."""
     return _SLOT.match(operand) is not None
 
 
@@ -184,86 +230,66 @@ def registers_of(text: str) -> list[str]:
     return [register(found) for found in _REGISTER.findall(text)]
 
 
-def _floating(
-    opcode: str,
-    operands: tuple[str, ...],
-    registers: tuple[tuple[str, ...], tuple[str, ...]],
-    found: re.Match[str],
-    width: int,
-    address: str | None,
-) -> Instruction:
-    reads, writes = registers
-    name, fused = found.group(1), found.group(1).startswith("f")
+def _floating(line: _Line, name: str, lanes: str) -> Instruction:
+    fused = name.startswith("f")
     operation = {"add": "add", "sub": "add", "mul": "multiply", "div": "divide", "sqrt": "divide"}.get(name, "compare")
     return Instruction(
-        opcode,
-        operands,
+        line.opcode,
+        line.operands,
         Kind.DIVISION if operation == "divide" else Kind.ARITHMETIC,
-        SCALAR_BYTES if found.group(2) == "s" else width,
-        (*reads, *writes) if fused or _works_on_target(opcode) else reads,
-        writes,
-        load=address,
+        SCALAR_BYTES if lanes == "s" else line.width,
+        (*line.reads, *(line.writes if fused else line.target)),
+        line.writes,
+        load=line.address,
         latency=_LATENCY["multiply_add" if fused else operation],
         fused=fused,
     )
 
 
-def _vector(
-    opcode: str,
-    operands: tuple[str, ...],
-    registers: tuple[tuple[str, ...], tuple[str, ...]],
-    width: int,
-    address: str | None,
-    stores: bool,
-) -> Instruction:
-    reads, writes = registers
-    reads = (*reads, *writes) if _works_on_target(opcode) else reads
-    plain = opcode.removeprefix("v")
+def _stored_vector(line: _Line) -> Instruction:
+    """What takes a vector, or a part of it, to memory."""
+    plain, width = line.plain, line.width
+    if plain.startswith("pextr"):
+        width = _PIECES.get(plain[-1], width)
+    elif "extract" in plain:
+        width = _part_bytes(plain)
+    elif plain.startswith(("cvtps2ph", "pmov")):
+        width //= 2
+    else:
+        width = _PARTIAL_BYTES.get(plain, width)
+    # the lower half is stored as it is
+    arranges = plain.startswith("pextr") or (_ARRANGING.match(plain) is not None and not plain.startswith("movl"))
+    return line.does(Kind.SHUFFLE if arranges else Kind.STORE, width, (*line.reads, *line.target))
+
+
+def _vector(line: _Line) -> Instruction:
+    """What works on vectors and leaves its result in a register."""
+    plain, width, reads, loads = line.plain, line.width, (*line.reads, *line.target), line.address is not None
     if plain.startswith(("pinsr", "pextr")):
-        width = _PIECES.get(opcode[-1], width) if address is not None else width
-        store = address if stores else None
-        load = None if stores else address
-        return Instruction(opcode, operands, Kind.SHUFFLE, width, reads, writes, load, store)
-    arranges = _ARRANGING.match(opcode) is not None
-    if stores:
-        if "extract" in opcode:
-            width = _part_bytes(opcode)
-        elif plain.startswith(("cvtps2ph", "pmov")):
-            width //= 2
-        else:
-            width = {**_MOVED_BYTES, **_HALVES}.get(plain, width)
-        arranges &= not plain.startswith("movl")
-        return Instruction(opcode, operands, Kind.SHUFFLE if arranges else Kind.STORE, width, reads, store=address)
-    if arranges:
-        if address is not None and "broadcast" in opcode:
+        return line.does(Kind.SHUFFLE, _PIECES.get(plain[-1], width) if loads else width, reads)
+    if _ARRANGING.match(plain):
+        if loads and "broadcast" in plain:
+            # a part of several floats is a load like any other
             several = "x" in plain.removeprefix("broadcast")
-            kind, loaded = (Kind.LOAD, _part_bytes(opcode)) if several else (Kind.BROADCAST, SCALAR_BYTES)
-            return Instruction(opcode, operands, kind, loaded, reads, writes, load=address, latency=0)
-        loaded = _HALVES.get(plain, width) if address is not None else width
-        if address is not None and "insert" in opcode:
-            loaded = SCALAR_BYTES if "insertps" in opcode else _part_bytes(opcode)
+            kind, loaded = (Kind.LOAD, _part_bytes(plain)) if several else (Kind.BROADCAST, SCALAR_BYTES)
+            return line.does(kind, loaded, reads, latency=0)
+        loaded = width
+        if loads:
+            part = SCALAR_BYTES if "insertps" in plain else _part_bytes(plain)
+            loaded = part if "insert" in plain else _PARTIAL_BYTES.get(plain, width)
         # what stays in one half of a register is there sooner
-        latency = 1 if width <= VECTOR_BYTES["x"] else 3
-        return Instruction(opcode, operands, Kind.SHUFFLE, loaded, reads, writes, load=address, latency=latency)
-    if opcode.startswith(("vmov", "mov")):
-        width = {**_MOVED_BYTES, **_HALVES}.get(plain, width)
-        if address is not None:
-            return Instruction(opcode, operands, Kind.LOAD, width, reads, writes, load=address, latency=0)
+        return line.does(Kind.SHUFFLE, loaded, reads, latency=1 if width <= VECTOR_BYTES["x"] else 3)
+    if plain.startswith("mov"):
+        width = _PARTIAL_BYTES.get(plain, width)
+        if loads:
+            return line.does(Kind.LOAD, width, reads, latency=0)
         # from register to register it takes one lane of one and the others of another
-        kind = Kind.SHUFFLE if opcode.endswith("movss") else Kind.MOVE
-        return Instruction(opcode, operands, kind, width, reads, writes)
-    if opcode.startswith(("vxor", "vpxor", "xorp", "pxor")) and len(set(operands)) == 1:
+        return line.does(Kind.SHUFFLE if plain == "movss" else Kind.MOVE, width, reads)
+    if plain.startswith(("xorp", "pxor")) and len(set(line.operands)) == 1:
         # a zero, which waits for nothing
-        return Instruction(opcode, operands, Kind.INTEGER, width, (), writes)
-    latency = 4 if "cvt" in opcode or "rnd" in opcode or "round" in opcode else 1
-    return Instruction(opcode, operands, Kind.VECTOR, width, reads, writes, load=address, latency=latency)
-
-
-def _works_on_target(opcode: str) -> bool:
-    """It reads the register that it writes: all of SSE that have two operands for three, and some of AVX."""
-    if opcode.startswith("v"):
-        return _ONTO.match(opcode) is not None
-    return not opcode.startswith("mov") and _WRITE_ONLY.match(opcode) is None
+        return line.does(Kind.INTEGER, width, ())
+    converts = any(word in plain for word in ("cvt", "rnd", "round"))
+    return line.does(Kind.VECTOR, width, reads, latency=4 if converts else 1)
 
 
 def _part_bytes(opcode: str) -> int:
@@ -281,37 +307,28 @@ def _word(opcode: str) -> int:
     return WORD_SUFFIXES.get(extending.group(1) if extending else opcode[-1], WORD_BYTES)
 
 
-def _integer(
-    opcode: str,
-    operands: tuple[str, ...],
-    registers: tuple[tuple[str, ...], tuple[str, ...]],
-    address: str | None,
-    stores: bool,
-) -> Instruction:
-    reads, writes = registers
+def _integer(line: _Line) -> Instruction:
+    opcode, operands, reads = line.opcode, line.operands, line.reads
     if opcode.startswith("k"):
-        store = address if stores else None
-        width = _PIECES.get(opcode[-1], WORD_BYTES)
-        return Instruction(opcode, operands, Kind.MASK, width, reads, writes, None if stores else address, store)
+        return line.does(Kind.MASK, _PIECES.get(opcode[-1], WORD_BYTES), reads)
     if opcode in ("cltd", "cqto"):
         return Instruction(opcode, operands, Kind.INTEGER, reads=("rax",), writes=("rdx",))
     if opcode.startswith(("xor", "sub")) and len(operands) == 2 and operands[0] == operands[1]:
-        return Instruction(opcode, operands, Kind.INTEGER, WORD_BYTES, (), writes)
+        return line.does(Kind.INTEGER, WORD_BYTES, ())
     if opcode.startswith("mov"):
-        if stores:
-            return Instruction(opcode, operands, Kind.INTEGER, _word(opcode), reads, store=address)
-        latency = 4 if address is not None else 1
-        return Instruction(opcode, operands, Kind.INTEGER, _word(opcode), reads, writes, load=address, latency=latency)
+        loads = line.address is not None and not line.stores
+        return line.does(Kind.INTEGER, _word(opcode), reads, latency=4 if loads else 1)
     if opcode.startswith(("idiv", "div")):
+        found = (*reads, *line.writes)
         return Instruction(
-            opcode, operands, Kind.INTEGER_DIVISION, WORD_BYTES, (*reads, *writes), ("rax", "rdx"), address, latency=15
+            opcode, operands, Kind.INTEGER_DIVISION, WORD_BYTES, found, ("rax", "rdx"), line.address, latency=15
         )
-    latency = 3 if opcode.startswith("imul") else 1
-    if stores:
-        return Instruction(opcode, operands, Kind.INTEGER, _word(opcode), reads, load=address, store=address)
+    if line.stores:
+        # it works on what it loads from there
+        return Instruction(opcode, operands, Kind.INTEGER, _word(opcode), reads, load=line.address, store=line.address)
     if len(operands) <= 2:
-        reads = (*reads, *writes)
-    return Instruction(opcode, operands, Kind.INTEGER, _word(opcode), reads, writes, load=address, latency=latency)
+        reads = (*reads, *line.writes)
+    return line.does(Kind.INTEGER, _word(opcode), reads, latency=3 if opcode.startswith("imul") else 1)
 
 
 def _registers(operands: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

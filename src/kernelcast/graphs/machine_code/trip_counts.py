@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kernelcast.graphs.machine_code.control_flow import ENTRY, ControlFlow, Loop
-from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, is_slot, register
+from kernelcast.graphs.machine_code.instructions import Instruction, Kind, immediate, is_on_stack, is_slot, register
 from kernelcast.graphs.machine_code.listing import PARALLEL, Block
 
 UNKNOWN_TRIPS = 2.0
@@ -76,7 +76,7 @@ def _units(shared: dict[int, int], blocks: Sequence[Block], flow: ControlFlow) -
         loop.header: sum(
             one.width
             for one in _instructions(sorted(loop.blocks), blocks)
-            if one.store is not None and not one.is_scalar and "%rsp" not in one.store
+            if one.store is not None and not one.is_scalar and not is_on_stack(one.store)
         )
         for loop in flow.loops
         if loop.header in shared
@@ -106,8 +106,8 @@ def _of_loop(loop: Loop, blocks: Sequence[Block], flow: ControlFlow) -> tuple[fl
         leaves = any(after not in loop.blocks for after in flow.successors[block])
         if jump is None or jump.opcode == "jmp" or not leaves:
             continue
-        # where a loop goes on from several places, each has a comparison of its own
-        # and where LLVM skips the comparison on the way to the latch, the other ways tell
+        # where a loop goes on from several places, each has a comparison of its own; where LLVM skips it on the way to
+        # the latch, the other ways tell
         latch = next((latch for latch in loop.latches if flow.dominates(block, latch)), loop.latches[0])
         turn = _instructions(flow.way(loop.header, latch), blocks)
         before = _instructions(flow.way(loop.header, block), blocks)

@@ -5,10 +5,10 @@ import pytest
 
 from kernelcast.errors import ConfigError
 from kernelcast.graphs.dataset.unit import Unit, build_unit
-from kernelcast.graphs.machine_code.columns import machine_code_rows
+from kernelcast.graphs.machine_code.rows import machine_code_rows
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.tuning.candidates import Reading, read_candidates
-from kernelcast.tvm_compat import assembly, replayed_schedule, resolve_target, runnable_module
+from kernelcast.tvm_compat import replayed_schedule, resolve_target, runnable_module
 
 OPTIONS = ViewOptions(views=("machine_code", "features"))
 
@@ -36,7 +36,7 @@ def test_the_stage_and_a_tuner_read_the_same_code(drawn, target):
     assert list(built.views) == ["features", "machine_code"]
     schedules = [replayed_schedule(workload, one.trace) for workload, one in drawn]
     read = read_candidates(schedules, Reading(("machine_code",), OPTIONS, 2**20, target))
-    expected = machine_code_rows([assembly(runnable_module(one.mod), target) for one in schedules])
+    expected = machine_code_rows([runnable_module(one.mod) for one in schedules], target)
     for found in (built.views["machine_code"], read.views["machine_code"]):
         assert found.names == expected.names
         np.testing.assert_array_equal(found.values, expected.values)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.dataset.store import feature_version
 from kernelcast.graphs.machine_code import columns as machine_code
-from kernelcast.graphs.machine_code.columns import COLUMN_NAMES, COLUMNS, WIDTHS, machine_code_row, machine_code_rows
+from kernelcast.graphs.machine_code.columns import COLUMN_NAMES, COLUMNS, WIDTHS
 from kernelcast.graphs.machine_code.listing import COMPUTE
+from kernelcast.graphs.machine_code.rows import machine_code_row, machine_code_rows
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.tvm_compat import assembly, load_tvm, resolve_target, runnable_module
 from tests.unit.graphs.machine_code.conftest import listing
@@ -80,19 +81,21 @@ def test_a_parallel_loop_counts_for_all_threads(plain, target):
     assert row["parallel_cycles"] == pytest.approx(row["cycles"], rel=0.1)
 
 
-def test_rows_are_finite_scaled_and_independent_of_each_other(assemblies):
+def test_rows_are_finite_scaled_and_independent_of_each_other(modules, assemblies, target):
+    made = [runnable_module(one) for drawn in modules.values() for one in drawn[:2]]
     texts = [text for drawn in assemblies.values() for text in drawn]
-    view = machine_code_rows(texts)
+    view = machine_code_rows(made, target)
     assert view.values.dtype == np.float32
     assert view.names == COLUMN_NAMES
     assert np.isfinite(view.values).all()
     assert (view.values[:, COLUMN_NAMES.index("cycles")] > 0).all()
-    np.testing.assert_array_equal(machine_code_rows(texts[::-1]).values, view.values[::-1])
-    np.testing.assert_allclose(view.values[0], np.log1p(machine_code_row(texts[0])), rtol=1e-6)
+    np.testing.assert_array_equal(machine_code_rows(made[::-1], target).values, view.values[::-1])
+    for row, text in zip(view.values, texts, strict=True):
+        np.testing.assert_allclose(row, np.log1p(machine_code_row(text)), rtol=1e-6)
 
 
-def test_no_program_is_no_row():
-    assert machine_code_rows([]).values.shape == (0, len(COLUMNS))
+def test_no_program_is_no_row(target):
+    assert machine_code_rows([], target).values.shape == (0, len(COLUMNS))
 
 
 OVERLAPPING = """
@@ -201,10 +204,10 @@ def test_what_llvm_cannot_build_is_one_clear_error(target):
         assembly("not a module", target)
 
 
-def test_the_version_is_part_of_that_of_the_features(monkeypatch, assemblies):
+def test_the_version_is_part_of_that_of_the_features(monkeypatch):
     from kernelcast.graphs.dataset import store
 
-    columns = {"machine_code": machine_code_rows([]).columns()}
+    columns = {"machine_code": {"names": COLUMN_NAMES}}
     options = ViewOptions(views=("machine_code",))
     before = feature_version(options, columns)
     monkeypatch.setattr(store, "MACHINE_CODE_VERSION", machine_code.MACHINE_CODE_VERSION + 1)
