@@ -18,7 +18,7 @@ from kernelcast.stages.config import register_schemas
 from kernelcast.stages.config_nodes import project_root
 from kernelcast.stages.measure import make_runner
 from kernelcast.tuning.learning import Frozen, Refit
-from kernelcast.tuning.methods import Method, Random, Trained, TvmMlp, TvmXgb
+from kernelcast.tuning.methods import Inspect, Method, Random, Trained, TvmMlp, TvmXgb
 from kernelcast.tuning.search import SearchSettings
 from kernelcast.tuning.session import tune
 from kernelcast.tuning.tasks import Task
@@ -29,15 +29,18 @@ logger = logging.getLogger(__name__)
 MEASURED_FOLDER = "measured"
 """What was measured, for all methods and seeds: equal programs have equal times."""
 
+INSPECTING = "ensemble_machine_code-rank"
+
 METHODS: Mapping[str, Callable[[str], Method]] = {
     "online": lambda model: Trained(model, Refit()),
+    "inspected": lambda model: Trained(model, Refit(), inspect=Inspect(f"{Path(model).parent}/{INSPECTING}", Refit())),
     "frozen": lambda model: Trained(model, Frozen()),
     "analytical": lambda model: Trained(str(Path(model).parent / "analytical"), Frozen()),
     "tvm_xgb": lambda model: TvmXgb(),
     "tvm_mlp": lambda model: TvmMlp(),
     "random": lambda model: Random(),
 }
-"""Makes a method from the folder of the trained model; the analytical one lies beside that."""
+"""Makes a method from the folder of the trained model; the analytical one and the inspecting one lie beside that."""
 
 
 def tuned(
@@ -97,6 +100,7 @@ def tuned(
                         seed,
                         method.label,
                         measured_folder=output / MEASURED_FOLDER / json_hash(target)[:8],
+                        inspector=method.inspector(root),
                     )
                 )
     return pa.concat_tables(tables), [workload.name for workload in workloads]

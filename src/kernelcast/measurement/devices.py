@@ -132,5 +132,20 @@ class OpenRunner(Protocol):
     def expected(self, workload: Workload) -> Path | None:
         """The file with the results of the unscheduled workload; None where it cannot be run. Remembered."""
 
+    def read_code(self, workload: Workload, candidate: Candidate, limit_seconds: float) -> str | Failed:
+        """Builds a program without running it and reads its assembly, or says why there is none.
+
+        A device that can may go on with what was built when it is to load the same program. Called by several threads
+        at a time.
+
+        Args:
+            workload: what it computes.
+            candidate: the schedule.
+            limit_seconds: of the build, where this is less than the limit of all builds.
+        """
+
+    def forget_built(self) -> None:
+        """Frees what `read_code` has built and no device has loaded."""
+
     def replace(self, device: Device) -> Device | None:
         """Another device, or the same one started anew, for one that was lost; None when there is none right now."""

@@ -6,7 +6,9 @@ import logging
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,11 @@ from kernelcast.measurement.host import cores_of_machine, flush_bytes, identity,
 from kernelcast.measurement.messages import (
     Build,
     Built,
+    Code,
     Failed,
     Prepare,
     Prepared,
+    ReadCode,
     Repeat,
     Repeated,
     Sample,
@@ -39,6 +43,9 @@ logger = logging.getLogger(__name__)
 
 SAMPLE_LIMIT_SECONDS = 600.0
 """For a piece of a workload's candidates: the space of a large kernel takes seconds, an evolution tens of seconds."""
+
+MOST_BUILT = 128
+"""Programs that wait built; each takes some 20 MB. Those above are built again where they are to run."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,8 @@ class Bench:
         settings: limits and timing.
         seed: of the random inputs.
         folder: for results that workers compare with.
+        cores: all that this process may use.
+        built: workers with programs that were built for their code, by keys of workload and program.
     """
 
     server: ForkServer
@@ -136,14 +145,16 @@ class Bench:
     settings: RunnerSettings
     seed: int
     folder: Path
+    cores: tuple[int, ...] = field(default_factory=lambda: tuple(chain.from_iterable(cores_of_machine())))
+    built: dict[tuple[str, str], tuple[ProgramProcess, Built]] = field(default_factory=dict)
 
     def worker(self) -> ProgramProcess:
         """A new worker."""
         return ProgramProcess(self.server, self.settings.memory_limit_bytes)
 
-    def build(self, worker: ProgramProcess, request: Build) -> Built | Failed:
-        """Has a worker build a program within the limit."""
-        return worker.ask(request, self.settings.build_timeout_seconds, Outcome.BUILD_TIMEOUT)
+    def build(self, worker: ProgramProcess, request: Build | ReadCode, limit_seconds: float = inf) -> Any:
+        """Has a worker build a program within the limit of all builds, or a smaller one."""
+        return worker.ask(request, min(limit_seconds, self.settings.build_timeout_seconds), Outcome.BUILD_TIMEOUT)
 
     def run(self, worker: ProgramProcess, request: Any) -> Any:
         """Has a worker run its program within the limit."""
@@ -152,6 +163,8 @@ class Bench:
 
 class OpenLocalRunner:
     """The started fork server with its slots."""
+
+    _runs_here = True
 
     def __init__(self, devices: list[Device], bench: Bench) -> None:
         self.devices = devices
@@ -185,6 +198,30 @@ class OpenLocalRunner:
             if workload.key not in self._expected:
                 self._expected[workload.key] = self._compute(workload)
             return self._expected[workload.key]
+
+    def read_code(self, workload: Workload, candidate: Candidate, limit_seconds: float) -> str | Failed:
+        """Builds the program in a worker, which keeps it where programs run here."""
+        worker = self._bench.worker()
+        # nothing is timed meanwhile
+        request = Build(workload, candidate.trace, self._bench.target, at_once=False, cores=self._bench.cores)
+        built = self._bench.build(worker, request, limit_seconds)
+        if isinstance(built, Failed):
+            return built
+        code = self._bench.build(worker, ReadCode(), limit_seconds)
+        if isinstance(code, Failed):
+            return code
+        assert isinstance(code, Code), code
+        if self._runs_here and len(self._bench.built) < MOST_BUILT:
+            self._bench.built[candidate.workload_key, candidate.program_key] = worker, built
+        else:
+            worker.close()
+        return code.listing
+
+    def forget_built(self) -> None:
+        """Ends the workers that wait with a program."""
+        while self._bench.built:
+            _, (worker, _) = self._bench.built.popitem()
+            worker.close()
 
     def replace(self, device: Device) -> Device | None:
         """There is no other machine."""
@@ -224,10 +261,14 @@ class LocalDevice:
 
     def load(self, workload: Workload, candidate: Candidate, expected: Path | None) -> Loading:
         """Builds the program in a worker of its own, which keeps it."""
-        worker = self._bench.worker()
-        built = self._bench.build(worker, Build(workload, candidate.trace, self._bench.target))
-        if isinstance(built, Failed):
-            return Loading(built)
+        kept = self._bench.built.pop((workload.key, candidate.program_key), None)
+        if kept is None:
+            worker = self._bench.worker()
+            built = self._bench.build(worker, Build(workload, candidate.trace, self._bench.target))
+            if isinstance(built, Failed):
+                return Loading(built)
+        else:
+            worker, built = kept
         prepared = self._bench.run(worker, Prepare(self._bench.seed, expected))
         if isinstance(prepared, Failed):
             # nothing else is found out by comparing

@@ -58,6 +58,8 @@ class Build:
         export: where to write the program as a shared library, for another device; None where it runs in this worker.
         linker: the compiler that links the library; None for this machine's.
         whole: with the blocks that change the layout of weights, which are not timed.
+        at_once: whether its machine code is made now; else by the first run, for a program that may never have one.
+        cores: to build on, until its code was read; empty: those that are for building.
     """
 
     workload: Workload
@@ -66,6 +68,8 @@ class Build:
     export: Path | None = None
     linker: str | None = None
     whole: bool = False
+    at_once: bool = True
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,18 @@ class Built:
     build_seconds: float
     arguments: tuple[Argument, ...] = ()
     is_whole: bool = True
+
+
+@dataclass(frozen=True)
+class ReadCode:
+    """Asks for the assembly of the program; answered by `Code`."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Assembly, see `tvm_compat.listing_of`."""
+
+    listing: str
 
 
 @dataclass(frozen=True)

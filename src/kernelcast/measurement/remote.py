@@ -171,6 +171,8 @@ class RpcRunner:
 class OpenRpcRunner(OpenLocalRunner):
     """The sessions, and a fork server for everything that happens here."""
 
+    _runs_here = False
+
     def __init__(self, devices: list[Device], farm: Farm, reference: Library) -> None:
         super().__init__(devices, farm.bench)
         self._farm = farm

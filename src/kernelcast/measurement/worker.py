@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,9 +27,11 @@ from kernelcast.measurement.messages import (
     Argument,
     Build,
     Built,
+    Code,
     Failed,
     Prepare,
     Prepared,
+    ReadCode,
     Repeat,
     Repeated,
     Sample,
@@ -41,6 +44,7 @@ from kernelcast.records import Outcome
 from kernelcast.tvm_compat import (
     device_of,
     layout_changes,
+    listing_of,
     load_tvm,
     make_target,
     parse_module,
@@ -137,6 +141,7 @@ class BuiltProgram:
     def __init__(self, request: Build) -> None:
         tvm = load_tvm()
         self._request = request
+        self._building = move_to(request.cores)
         # with the change of layouts that a network's compilation would do beforehand, if there is one
         self._whole: Any = None
         if request.trace is None:
@@ -160,8 +165,8 @@ class BuiltProgram:
             return
         self._executable = compiled.mod
         self._device = device_of(request.target)
-        # LLVM makes machine code only when a function is first asked for
-        self._function = self._executable["main"]
+        if request.at_once:
+            self._main  # noqa: B018, it is made by asking for it
         self._arguments: list[Any] = []
         self._cores: tuple[int, ...] = ()
         self._call_seconds = 0.0
@@ -173,6 +178,10 @@ class BuiltProgram:
             return self.prepare(request)
         if isinstance(request, WriteResults):
             return self.write_results(request)
+        if isinstance(request, ReadCode):
+            code = Code(listing_of(self._executable))
+            move_to(self._building)
+            return code
         assert isinstance(request, Repeat), request
         return self.repeat(request)
 
@@ -213,6 +222,11 @@ class BuiltProgram:
         seconds = float(np.mean(self._evaluator(request)(*self._arguments).results))
         return Repeated(seconds, time.time())
 
+    @cached_property
+    def _main(self) -> Any:
+        """The function that computes; LLVM makes its machine code when it is first asked for."""
+        return self._executable["main"]
+
     def _evaluator(self, request: Repeat) -> Any:
         """TVM's timing loop; usually the one of the last repeat."""
         wanted = (request.calls, request.flush_bytes)
@@ -236,7 +250,7 @@ class BuiltProgram:
     def _call(self) -> float:
         """Seconds of one call; a GPU only begins it, so its end is waited for."""
         started = time.perf_counter()
-        self._function(*self._arguments)
+        self._main(*self._arguments)
         self._device.sync()
         return time.perf_counter() - started
 
@@ -250,6 +264,18 @@ class BuiltProgram:
                 changed = tvm.runtime.empty([int(n) for n in taken.shape], str(taken.dtype), self._device)
                 change(tvm.runtime.tensor(arrays[position], device=self._device), changed)
                 arrays[position] = changed.numpy()
+
+
+def move_to(cores: tuple[int, ...]) -> tuple[int, ...]:
+    """Has this process, as long as it has one thread, run on `cores`, and gives those that it ran on before.
+
+    Empty stands for no move, where one is not wanted or the system has none.
+    """
+    if not cores or sys.platform != "linux":
+        return ()
+    before = tuple(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores)
+    return before
 
 
 def pin_threads(cores: tuple[int, ...]) -> None:

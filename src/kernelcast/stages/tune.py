@@ -191,6 +191,7 @@ def find_winners(job: Job, folder: Path, tasks: Sequence[Task], run: TrackedRun,
     from kernelcast.tuning.winners import WINNERS_FILE, WINNERS_FOLDER, measure_winners
 
     model = job.method.cost_model(job.root, job.target, job.seed)
+    inspector = job.method.inspector(job.root)
     with kept_open(job.runner, job.target, job.settings) as runner:
         search(
             tasks,
@@ -204,6 +205,7 @@ def find_winners(job: Job, folder: Path, tasks: Sequence[Task], run: TrackedRun,
             job.method.label,
             network,
             job.measured,
+            inspector,
         )
         winners = measure_winners(tasks, job.target, runner, job.settings, folder, job.finalists)
     run.artifact(folder / TRIALS_FILE)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
+from scipy.special import ndtri
 
 from kernelcast.errors import KernelcastError, MalformedDataError
 from kernelcast.files import atomic_directory, read_json, unreadable, write_json
@@ -40,6 +41,7 @@ def load_cost_model(
     draft: str | Path | None = None,
     verify_share: float = 0.25,
     any_target: bool = False,
+    breadth: float = 0.0,
 ) -> Any:
     """The MetaSchedule cost model of a trained model, used from the first trial on.
 
@@ -50,6 +52,7 @@ def load_cost_model(
             alone; what `save` wrote has its own.
         verify_share: how many these are, as a share of all.
         any_target: whether it may be used for targets that it was not trained for.
+        breadth: see `Scorer`.
 
     Raises:
         MissingInputError: there is no model, or it does not say what it was trained on.
@@ -64,14 +67,14 @@ def load_cost_model(
     judge: Judge = TrainedModel.load(better, any_target)
     if draft is not None:
         judge = DraftThenVerify(TrainedModel.load(draft, any_target), judge, verify_share)
-    model = tvm_cost_model(judge, learning)
+    model = tvm_cost_model(judge, learning, breadth)
     if saved:
         model.load(str(directory))
     logger.info("pretrained model used from trial 1: %s", directory)
     return model
 
 
-def tvm_cost_model(judge: Judge, learning: Learning | None = None) -> Any:
+def tvm_cost_model(judge: Judge, learning: Learning | None = None, breadth: float = 0.0) -> Any:
     """The MetaSchedule cost model of a judge.
 
     Beside MetaSchedule's methods it has `seconds`, spent in it so far, and `score_of(candidate)`, what it said of a
@@ -80,6 +83,7 @@ def tvm_cost_model(judge: Judge, learning: Learning | None = None) -> Any:
     Args:
         judge: predicts candidates: `TrainedModel` or `DraftThenVerify`.
         learning: how it goes on learning from trials; by default it stays as it is.
+        breadth: see `Scorer`.
     """
     load_tvm()
     from tvm.ir.utils import derived_object
@@ -118,7 +122,7 @@ def tvm_cost_model(judge: Judge, learning: Learning | None = None) -> Any:
         def predict(self, context: Any, candidates: Any) -> np.ndarray:
             return self.scorer.predict(context, candidates)
 
-    return KernelcastModel(Scorer(judge, Frozen() if learning is None else learning))
+    return KernelcastModel(Scorer(judge, Frozen() if learning is None else learning, breadth))
 
 
 @dataclass
@@ -156,12 +160,16 @@ class Scorer:
     Args:
         judge: predicts candidates.
         learning: how it goes on from trials.
+        breadth: how far scores may be off, in standard deviations of the model's error. Each program has its own draw,
+            the same in all generations, so that a search finds what the model only may have wrong as well; for
+            somebody who looks again.
     """
 
-    def __init__(self, judge: Judge, learning: Learning) -> None:
+    def __init__(self, judge: Judge, learning: Learning, breadth: float = 0.0) -> None:
         self.seconds = 0.0
         self._judge = judge
         self._learning = learning
+        self._breadth = breadth
         self._workloads: dict[str, _Workload] = {}
         self._unreadable = 0
 
@@ -180,7 +188,7 @@ class Scorer:
             schedules = [candidate.sch for candidate in candidates]
             keys = [structural_key(schedule.mod) for schedule in schedules]
             predicted, rows = self._predictions(workload, schedules, keys, context.target)
-            corrected = workload.correction.apply(predicted, rows)
+            corrected = workload.correction.apply(predicted, rows) + self._doubts(workload, keys)
             if workload.fastest is None and np.isfinite(corrected).any():
                 workload.fastest = fastest_of(corrected)
             scores = as_scores(corrected, workload.fastest)
@@ -271,6 +279,14 @@ class Scorer:
             self._judge.require_target(target)
         found = [workload.known[key] for key in keys]
         return np.array([each for each, _ in found], dtype=np.float64), np.array([row for _, row in found])
+
+    def _doubts(self, workload: _Workload, keys: Sequence[str]) -> Float64[np.ndarray, " candidates"] | float:
+        """What is added to the predictions of programs, by their hashes: a normal draw in the model's units."""
+        if not self._breadth:
+            return 0.0
+        unit = self._judge.slope if isinstance(workload.correction, Unchanged) else 1.0
+        shares = (np.array([int(key, 16) for key in keys], dtype=np.uint64) >> np.uint64(11)).astype(np.float64)
+        return self._breadth * self._judge.residual / (unit or 1.0) * ndtri((shares + 0.5) / 2.0**53)
 
     def _count_unreadable(self, faults: Sequence[str]) -> None:
         if faults and not self._unreadable:

@@ -23,6 +23,7 @@ from kernelcast.measurement.devices import OpenRunner, Runner
 from kernelcast.measurement.failures import advice, counts, first_failures
 from kernelcast.measurement.journal import Journal, Key, Try
 from kernelcast.measurement.lines import JsonLines, numbered_lines
+from kernelcast.measurement.messages import Failed
 from kernelcast.measurement.plan import is_picked
 from kernelcast.measurement.recorder import JournalRecorder
 from kernelcast.measurement.sampling import Candidate
@@ -72,7 +73,7 @@ class Bench:
 
     Args:
         runner: the started runner.
-        builders: loads programs.
+        builders: loads programs, and builds those whose code is read.
         settings: limits and timing.
         journal: of the folder.
         seconds: what each program took, by batches.
@@ -87,6 +88,7 @@ class Bench:
         seconds: JsonLines,
     ) -> None:
         self.runner = runner
+        self._builders = builders
         self._settings = settings
         self._journal = journal
         self._seconds = seconds
@@ -141,6 +143,24 @@ class Bench:
             # the modules of a stranger's search are seen once
             self._workloads.clear()
         return [self._measured(entry) for entry in entries]
+
+    def read_codes(
+        self, programs: Sequence[tuple[Workload, Candidate]], limit_seconds: float
+    ) -> Iterator[str | Failed]:
+        """Builds programs and gives their assembly, or why there is none; see `OpenRunner.read_code`.
+
+        Those of them that are measured next are not built again. `forget_built` has to follow.
+        """
+
+        def read(program: tuple[Workload, Candidate]) -> str | Failed:
+            workload, candidate = program
+            return self.runner.read_code(workload, candidate, limit_seconds)
+
+        return self._builders.map(read, programs)
+
+    def forget_built(self) -> None:
+        """Frees what `read_codes` has built and nobody has measured."""
+        self.runner.forget_built()
 
     def tries(self) -> list[Try]:
         """Those that were asked for since the bench was opened, with all their repeats."""

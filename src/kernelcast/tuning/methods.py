@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from kernelcast.errors import ConfigError
 from kernelcast.tuning.choices import Strategy
 from kernelcast.tuning.learning import Frozen, Learning
 from kernelcast.tvm_compat import available_cores
+
+if TYPE_CHECKING:
+    from kernelcast.tuning.inspection import Inspector
 
 
 class Method(Protocol):
@@ -22,6 +25,13 @@ class Method(Protocol):
     def label(self) -> str:
         """Its name in tables and folders."""
 
+    def inspector(self, root: Path) -> Inspector | None:
+        """What chooses, for one tuning, among programs that were built; None: what the search proposes is timed.
+
+        Args:
+            root: relative folders begin here.
+        """
+
     def cost_model(self, root: Path, target: dict[str, Any], seed: int) -> Any:
         """A new MetaSchedule cost model; None for a strategy that asks none.
 
@@ -30,6 +40,38 @@ class Method(Protocol):
             target: complete.
             seed: of what it draws at random.
         """
+
+
+class Uninspected:
+    """Methods that time what the search proposes."""
+
+    def inspector(self, root: Path) -> Inspector | None:
+        """None: see `Method`."""
+        return None
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """A second model looks at programs that were built, and chooses which of them are timed.
+
+    Attributes:
+        model: folder of a trained model that looks at machine code.
+        learning: how it goes on learning from trials.
+        factor: programs that are built for each that is timed, at least 2.
+        breadth: how far the leading model is doubted where it chooses what is built, in standard deviations of its
+            error, see `cost_model.Scorer`; 0: what it puts first.
+        build_seconds: a program that takes longer to build is not waited for.
+    """
+
+    model: str
+    learning: Learning
+    factor: int = 3
+    breadth: float = 0.5
+    build_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ConfigError("method.inspect.model is empty; name the folder of a model that looks at machine code")
 
 
 @dataclass(frozen=True)
@@ -42,7 +84,9 @@ class Trained:
         draft: folder of a cheaper model, which chooses what this one looks at; None: it looks at all.
         verify_share: share of the candidates that it looks at then, 0 to 1.
         any_target: whether it may be used for targets that it was not trained for.
-        name: in tables; None: the folder's name, that of the draft, and whether it learns.
+        name: in tables; None: the folder's name, that of the draft, whether programs are inspected, and whether it
+            learns.
+        inspect: has more programs built than are timed; None: what the search proposes is timed.
     """
 
     model: str
@@ -51,6 +95,7 @@ class Trained:
     verify_share: float = 0.25
     any_target: bool = False
     name: str | None = None
+    inspect: Inspect | None = None
     strategy: ClassVar[Strategy] = Strategy.evolutionary
 
     def __post_init__(self) -> None:
@@ -63,7 +108,18 @@ class Trained:
         if self.name is not None:
             return self.name
         drafted = "" if self.draft is None else f"-drafted-by-{Path(self.draft).name}"
-        return f"{Path(self.model).name}{drafted}{'' if isinstance(self.learning, Frozen) else '-online'}"
+        inspected = "" if self.inspect is None else "-inspected"
+        return f"{Path(self.model).name}{drafted}{inspected}{'' if isinstance(self.learning, Frozen) else '-online'}"
+
+    def inspector(self, root: Path) -> Inspector | None:
+        """See `Method`."""
+        if self.inspect is None:
+            return None
+        from kernelcast.tuning.inspection import Inspector
+        from kernelcast.tuning.trained import TrainedModel
+
+        model = TrainedModel.load(root / self.inspect.model, self.any_target)
+        return Inspector(model, self.inspect.learning, self.inspect.factor, self.inspect.build_seconds)
 
     def cost_model(self, root: Path, target: dict[str, Any], seed: int) -> Any:
         """See `Method`."""
@@ -75,11 +131,12 @@ class Trained:
             None if self.draft is None else root / self.draft,
             self.verify_share,
             self.any_target,
+            0.0 if self.inspect is None else self.inspect.breadth,
         )
 
 
 @dataclass(frozen=True)
-class TvmXgb:
+class TvmXgb(Uninspected):
     """TVM's XGBModel, trained on the trials alone."""
 
     strategy: ClassVar[Strategy] = Strategy.evolutionary
@@ -93,7 +150,7 @@ class TvmXgb:
 
 
 @dataclass(frozen=True)
-class TvmMlp:
+class TvmMlp(Uninspected):
     """TVM's MLPModel, trained on the trials alone."""
 
     strategy: ClassVar[Strategy] = Strategy.evolutionary
@@ -107,7 +164,7 @@ class TvmMlp:
 
 
 @dataclass(frozen=True)
-class Random:
+class Random(Uninspected):
     """Random schedules."""
 
     strategy: ClassVar[Strategy] = Strategy.replay_trace

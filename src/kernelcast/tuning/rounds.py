@@ -59,7 +59,7 @@ class Round:
     Attributes:
         workload_key: of the task.
         programs: in the order of the search.
-        search_seconds: of the search and the model, since the round before.
+        search_seconds: of the search and the model, since the round before, and of programs that were built to choose.
         model_seconds: of these, inside the model.
         results: one a program; empty while the round is open.
         measure_seconds: of building and timing; 0 while the round is open.

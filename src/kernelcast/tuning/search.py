@@ -66,11 +66,23 @@ class SearchSettings:
         require_choice("search.strategy", self.strategy, Strategy)
         require_choice("search.choice", self.choice, Choice)
         require_share("search.exploration", self.exploration)
-        largest = max(self.trials_per_round, self.first_round or 1)
+        self.require_population()
+
+    def require_population(self, factor: int = 1) -> None:
+        """Makes sure that a generation has the programs of a round.
+
+        Args:
+            factor: programs that are built for each that is timed.
+
+        Raises:
+            ConfigError: it has not.
+        """
+        largest = factor * max(self.trials_per_round, self.first_round or 1)
         if self.strategy is Strategy.evolutionary and self.population < largest:
+            times = "" if factor == 1 else f", {factor} times (method.inspect.factor)"
             raise ConfigError(
                 f"search.population ({self.population}) must not be smaller than a round ({largest} programs, "
-                "search.trials_per_round or search.first_round): a generation is what a round is chosen from"
+                f"search.trials_per_round or search.first_round{times}): a generation is what a round is chosen from"
             )
 
     def round_size(self, earlier: int) -> int:

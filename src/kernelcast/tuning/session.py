@@ -26,6 +26,7 @@ from kernelcast.trials import TRIALS_FILE, TUNING_FILE, write_trials
 from kernelcast.tuning.agreement import agree, described_timing
 from kernelcast.tuning.choices import Choice, Strategy
 from kernelcast.tuning.database import TuningDatabase
+from kernelcast.tuning.inspection import Inspector
 from kernelcast.tuning.measuring import Bench, open_bench
 from kernelcast.tuning.rounds import About, ProposedProgram, Result, Round, Rounds, read_rounds_table
 from kernelcast.tuning.scheduling import TaskHistory, first_size, next_task
@@ -54,6 +55,7 @@ def tune(
     method: str,
     network: str = "",
     measured_folder: Path | None = None,
+    inspector: Inspector | None = None,
 ) -> pa.Table:
     """Tunes until `search.trials` programs have been tried, or the spaces of all tasks are exhausted.
 
@@ -74,6 +76,7 @@ def tune(
         network: that the tasks are of; empty for workloads alone.
         measured_folder: where measured programs are kept, for several tunings, one after the other, that shall measure
             each program once; None for a folder within `folder`.
+        inspector: has more programs built than are timed, and chooses; None: what the search proposes is timed.
 
     Returns:
         The table of `kernelcast.trials`.
@@ -86,6 +89,9 @@ def tune(
     """
     _check(tasks, cost_model, search)
     runner.check(target)
+    if inspector is not None:
+        inspector.require_target(target)
+        search.require_population(inspector.factor)
     taken = MeasurementError(f"another process is tuning in {folder}; wait for its end, or set another folder")
     with only_process(folder, taken):
         agree(
@@ -99,13 +105,14 @@ def tune(
                 "network": network,
                 "tasks": [[task.workload.key, task.workload.name, task.weight] for task in tasks],
                 **search.identity(),
+                **({} if inspector is None else {"method.inspect.factor": inspector.factor}),
                 **described_timing(runner_settings.timing),
             },
             "it would be another tuning",
         )
         remove_leftovers(folder / TRIALS_FILE)
         with Rounds(folder) as rounds:
-            tuning = _Tuning(tasks, target, cost_model, search, folder, seed, rounds)
+            tuning = _Tuning(tasks, target, cost_model, search, folder, seed, rounds, inspector)
             if tuning.is_complete():
                 logger.info("nothing left to tune: %s", tuning.status())
             else:
@@ -169,6 +176,7 @@ class _Tuning:
         folder: Path,
         seed: int,
         rounds: Rounds,
+        inspector: Inspector | None,
     ) -> None:
         self._tasks = {task.workload.key: task for task in tasks}
         self._target = target
@@ -177,6 +185,7 @@ class _Tuning:
         self._seed = seed
         self._rounds = rounds
         self._model = None if search.strategy is Strategy.replay_trace else TimedModel(cost_model)
+        self._inspector = inspector
         self._searches: dict[str, TaskSearch] = {}
         # seconds after the last round, and of these in the model: they are the next one's
         self._learning = (0.0, 0.0)
@@ -235,7 +244,7 @@ class _Tuning:
             measured = [pair for one in rounds.of(key) for pair in one.measured]
             if measured and self._model is not None:
                 found = self._search_of(key, database).measure_candidates([program.trace for program, _ in measured])
-                self._learn(key, database, found, [seconds for _, seconds in measured])
+                self._learn(key, bench, database, found, [seconds for _, seconds in measured])
         for number, one in enumerate(rounds.rounds):
             if one.is_open:
                 self._measure(number, bench, database, None)
@@ -263,7 +272,7 @@ class _Tuning:
         started, in_model = perf_counter(), self._model_seconds()
         if self._model is not None:
             self._model.forget_scores()
-        proposals = self._search_of(key, database).propose(self._round_size(key), self._left())
+        proposals = self._proposals(key, bench, database)
         if not proposals:
             return False
         programs = [ProposedProgram(one.candidate.program_key, one.candidate.trace, one.score) for one in proposals]
@@ -272,6 +281,15 @@ class _Tuning:
         self._rounds.propose(Round(key, programs, search_seconds, model_seconds))
         self._measure(len(self._rounds.rounds) - 1, bench, database, proposals)
         return True
+
+    def _proposals(self, key: str, bench: Bench, database: TuningDatabase) -> list[Proposal]:
+        """What the next round of a task measures."""
+        search, size, left = self._search_of(key, database), self._round_size(key), self._left()
+        if self._inspector is None:
+            return search.propose(size, left)
+        factor = self._inspector.factor
+        found = search.propose(factor * size, factor * left)
+        return self._inspector.choose(self._tasks[key], search.context, found, min(size, left), bench)
 
     def _round_size(self, key: str) -> int:
         earlier = sum(len(one.programs) for one in self._rounds.of(key))
@@ -289,6 +307,7 @@ class _Tuning:
             Candidate(one.workload_key, program.program_key, program.trace, Origin.EVOLVED) for program in one.programs
         ]
         found = bench.measure([(task.workload, candidate) for candidate in candidates])
+        bench.forget_built()
         if not self._rounds.any_measured and all(result.run_seconds is None for result in found):
             # the round stays open: the same command tries it again
             bench.refuse_failures()
@@ -305,16 +324,22 @@ class _Tuning:
             database.add(task.workload, program.trace, seconds, candidate.sch)
         database.sync()
         if self._model is not None and measured:
-            self._learn(one.workload_key, database, measured, [seconds for _, seconds in one.measured])
+            self._learn(one.workload_key, bench, database, measured, [seconds for _, seconds in one.measured])
         self._learning = (perf_counter() - started, self._model_seconds() - in_model)
         self._say(number)
 
-    def _learn(self, key: str, database: TuningDatabase, candidates: Sequence[Any], seconds: Sequence[float]) -> None:
+    def _learn(
+        self, key: str, bench: Bench, database: TuningDatabase, candidates: Sequence[Any], seconds: Sequence[float]
+    ) -> None:
         from tvm.s_tir.meta_schedule.runner import RunnerResult
 
         assert self._model is not None
         results = [RunnerResult([label], None) for label in seconds]
-        self._model.update(self._search_of(key, database).context, list(candidates), results)
+        context = self._search_of(key, database).context
+        self._model.update(context, list(candidates), results)
+        if self._inspector is not None:
+            self._inspector.update(self._tasks[key], context, candidates, results, bench)
+            bench.forget_built()
 
     def _search_of(self, key: str, database: TuningDatabase) -> TaskSearch:
         if key not in self._searches:
@@ -325,7 +350,8 @@ class _Tuning:
         return self._searches[key]
 
     def _model_seconds(self) -> float:
-        return 0.0 if self._model is None else self._model.seconds
+        inside = 0.0 if self._inspector is None else self._inspector.seconds
+        return inside if self._model is None else inside + self._model.seconds
 
     def _say(self, number: int) -> None:
         """One line a round."""

@@ -15,9 +15,11 @@ from jaxtyping import Float32, Float64
 from kernelcast.errors import ConfigError, MalformedDataError
 from kernelcast.graphs.dataset.plan import ASSUMED_CACHE_BYTES
 from kernelcast.graphs.dataset.store import StoredTarget
+from kernelcast.graphs.machine_code.rows import machine_code_features
 from kernelcast.graphs.programs import Machine, Programs
 from kernelcast.graphs.ragged import View
 from kernelcast.graphs.trace import trace_view
+from kernelcast.graphs.views import MACHINE_CODE
 from kernelcast.models.protocol import CostModel
 from kernelcast.models.saved import load_model, save_model
 from kernelcast.models.trained_on import TrainedOn
@@ -127,6 +129,39 @@ class TrainedModel:
 
     def judge(self, schedules: Sequence[Any], keys: Sequence[str], target: Any, with_rows: bool) -> Judged:
         """See `Judge`."""
+        return self._judged(schedules, keys, target, with_rows, None)
+
+    def judge_built(
+        self,
+        schedules: Sequence[Any],
+        keys: Sequence[str],
+        target: Any,
+        with_rows: bool,
+        codes: Mapping[str, Float64[np.ndarray, " columns"]],
+    ) -> Judged:
+        """As `judge`, for programs that were built elsewhere.
+
+        Args:
+            schedules: TVM's.
+            keys: their structural hashes.
+            target: TVM's.
+            with_rows: whether their flat features are wanted.
+            codes: rows of `machine_code_row` by structural hash; a program without one cannot be read.
+
+        Raises:
+            ConfigError: it was trained for another target.
+            MalformedDataError: its features are of another version.
+        """
+        return self._judged(schedules, keys, target, with_rows, codes)
+
+    def _judged(
+        self,
+        schedules: Sequence[Any],
+        keys: Sequence[str],
+        target: Any,
+        with_rows: bool,
+        codes: Mapping[str, Float64[np.ndarray, " columns"]] | None,
+    ) -> Judged:
         entries = target_entries(target)
         stored = self.stored_target(entries)
         known = self.trained_on
@@ -136,6 +171,8 @@ class TrainedModel:
                 "it to features.views, run `dvc repro graphs` and train again, or freeze the model"
             )
         views = dict.fromkeys([*known.views, *(["features"] if with_rows else [])])
+        if codes is not None:
+            del views[MACHINE_CODE]
         machine = stored.machine
         reading = Reading(
             tuple(views),
@@ -143,17 +180,22 @@ class TrainedModel:
             ASSUMED_CACHE_BYTES if machine is None else machine.cache_bytes,
             entries,
         )
-        read = read_candidates(schedules, reading)
-        require_columns(read.views, known.columns)
+        built = np.array([row for row, key in enumerate(keys) if codes is None or key in codes], dtype=np.int64)
+        read = read_candidates([schedules[row] for row in built], reading)
+        kept = built[read.kept]
+        found = read.views
+        if codes is not None:
+            found |= {MACHINE_CODE: machine_code_features(codes[keys[row]] for row in kept)}
+        require_columns(found, known.columns)
         predicted = np.full(len(schedules), np.inf)
         width = len(known.columns["features"]["names"]) if with_rows else 0
         rows = np.full((len(schedules), width), np.nan, dtype=np.float32)
-        if not len(read.kept):
+        if not len(kept):
             return Judged(predicted, rows, read.faults)
-        programs = self._programs(read.views, np.array(keys, dtype=np.str_)[read.kept], stored, entries)
-        predicted[read.kept] = self._predicted(programs)
+        programs = self._programs(found, np.array(keys, dtype=np.str_)[kept], stored, entries)
+        predicted[kept] = self._predicted(programs)
         if with_rows:
-            rows[read.kept] = programs.features.values
+            rows[kept] = programs.features.values
         return Judged(predicted, rows, read.faults)
 
     def judge_traces(self, traces: Sequence[str], keys: Sequence[str], target: Any) -> Float64[np.ndarray, " traces"]:

@@ -3,7 +3,7 @@
 Everything here loads TVM on first use, so importing this package costs nothing.
 """
 
-from kernelcast.tvm_compat.assembly import assembly
+from kernelcast.tvm_compat.assembly import assembly, listing_of, require_x86
 from kernelcast.tvm_compat.cuda import GpuDescription, describe_gpu
 from kernelcast.tvm_compat.exceptions import keep_exceptions
 from kernelcast.tvm_compat.loading import (
@@ -60,6 +60,7 @@ __all__ = [
     "is_scheduled",
     "keep_exceptions",
     "layout_changes",
+    "listing_of",
     "load_intrinsics",
     "load_tvm",
     "make_target",
@@ -73,6 +74,7 @@ __all__ = [
     "prepare_for",
     "reference_target",
     "replayed_schedule",
+    "require_x86",
     "resolve_target",
     "runnable_module",
     "scheduled_module",

@@ -13,7 +13,7 @@ from kernelcast.tvm_compat.targets import make_target
 X86 = ("x86_64", "amd64")
 
 
-def _require_x86(target: Mapping[str, Any]) -> None:
+def require_x86(target: Mapping[str, Any]) -> None:
     """Makes sure that the code for a target is x86-64 code.
 
     Raises:
@@ -22,8 +22,8 @@ def _require_x86(target: Mapping[str, Any]) -> None:
     triple = str(target.get("mtriple", "")).lower() or platform.machine().lower()
     if target.get("kind") != "llvm" or not triple.startswith(X86):
         raise ConfigError(
-            f"features.views has `machine_code`, which reads x86-64 code, and the target is {dict(target)}; leave it "
-            "out for programs of this target"
+            f"the view `machine_code` reads x86-64 code, and the target is {dict(target)}; leave it out of "
+            "features.views for programs of this target, and tune for it with method.inspect=null"
         )
 
 
@@ -38,9 +38,9 @@ def assembly(module: Any, target: dict[str, Any]) -> str:
         ConfigError: code for this target is no x86-64 code.
         MalformedDataError: LLVM cannot build it.
     """
-    _require_x86(target)
+    require_x86(target)
     try:
-        waiting = [load_tvm().compile(module, target=make_target(target)).mod]
+        built = load_tvm().compile(module, target=make_target(target)).mod
     except Exception as error:
         # whatever TVM and LLVM throw
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
@@ -48,9 +48,22 @@ def assembly(module: Any, target: dict[str, Any]) -> str:
             f"a program cannot be built for {target}, so that nobody can read its code: {reason}; leave `machine_code` "
             "out of features.views"
         ) from error
+    return listing_of(built)
+
+
+def listing_of(built: Any) -> str:
+    """The assembly of a program that was built, in AT&T syntax.
+
+    Args:
+        built: the runtime module that TVM has compiled it to.
+
+    Raises:
+        MalformedDataError: nothing of it is LLVM's.
+    """
+    waiting = [built]
     while waiting:
-        built = waiting.pop()
-        if built.kind == "llvm":
-            return str(built.inspect_source("asm"))
-        waiting += built.imports
-    raise MalformedDataError(f"a program built for {target} has no code of LLVM; report this with your version of TVM")
+        module = waiting.pop()
+        if module.kind == "llvm":
+            return str(module.inspect_source("asm"))
+        waiting += module.imports
+    raise MalformedDataError("a program that was built has no code of LLVM; report this with your version of TVM")

@@ -54,8 +54,13 @@ def machine_code_rows(modules: Iterable[Any], target: dict[str, Any]) -> FlatFea
         ConfigError: code for this target is no x86-64 code.
         MalformedDataError: one cannot be built, or its code has no function that computes.
     """
-    rows = [machine_code_row(assembly(module, target)) for module in modules]
-    values = np.stack(rows) if rows else np.zeros((0, len(COLUMN_NAMES)))
+    return machine_code_features(machine_code_row(assembly(module, target)) for module in modules)
+
+
+def machine_code_features(rows: Iterable[Float64[np.ndarray, " columns"]]) -> FlatFeatures:
+    """The view of rows of `machine_code_row`."""
+    found = list(rows)
+    values = np.stack(found) if found else np.zeros((0, len(COLUMN_NAMES)))
     return FlatFeatures(COLUMN_NAMES, np.log1p(values).astype(np.float32))
 
 

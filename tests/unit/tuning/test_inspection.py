@@ -1,0 +1,210 @@
+"""Programs that are built before they are timed, and chosen by their machine code: real builds, a real model."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+from kernelcast.errors import ConfigError, MeasurementError
+from kernelcast.graphs.dataset.builders import Processes
+from kernelcast.graphs.dataset.building import built_store
+from kernelcast.graphs.dataset.labels import Labelling
+from kernelcast.graphs.dataset.selection import Choice, Folder
+from kernelcast.graphs.dataset.store import read_description, read_programs
+from kernelcast.graphs.options import ViewOptions
+from kernelcast.machine import Host
+from kernelcast.measurement.remote import RpcRunner
+from kernelcast.measurement.sampling import sample_candidates
+from kernelcast.measurement.settings import RunnerSettings
+from kernelcast.models.trained_on import TrainedOn
+from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, measurement_table
+from kernelcast.tuning.inspection import Inspector
+from kernelcast.tuning.learning import Frozen, Learning, Refit
+from kernelcast.tuning.search import SearchSettings
+from kernelcast.tuning.session import tune
+from kernelcast.tuning.tasks import Task
+from kernelcast.tuning.trained import TrainedModel
+from kernelcast.tvm_compat import make_target, replayed_schedule, tvm_versions
+from tests.unit.measurement.conftest import with_settings
+from tests.unit.measurement.lab import Lab
+from tests.unit.tuning.test_session import random_model
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+FACTOR = 3
+
+
+@pytest.fixture(scope="module")
+def model(task: Task, target: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    """The model of machine code that learns nothing, with what it would say of itself after training."""
+    rows = [
+        {
+            "workload_key": task.workload.key,
+            "workload_name": task.workload.name,
+            "workload_kind": task.workload.kind,
+            "program_key": candidate.program_key,
+            "trace": candidate.trace,
+            "target": json.dumps(target),
+            "outcome": "measured",
+            "run_seconds": [1e-5 * (1 + int(candidate.program_key, 16) % 97)],
+        }
+        for candidate in sample_candidates(task.workload, target, 6, seed=3)
+    ]
+    host = Host("cpu", 4, 2**30, "Linux", 1e11, 1e10, vector_lanes=16, cache_bytes=2**20)
+    campaign = Campaign(MEASUREMENTS_VERSION, target, host, tvm_versions(), {}, 0)
+    measured = Measurements(campaign, {task.workload.key: task.workload}, measurement_table(rows))
+    output = tmp_path_factory.mktemp("data") / "graphs"
+    views = ViewOptions(views=("features", "statements", "machine_code"))
+    choice = Choice(Labelling("minimum", "none", None, False))
+    with built_store(output, [Folder(measured, "0" * 16)], choice, views, Processes(1), 64, lambda done, total: None):
+        pass
+    programs = read_programs(output)
+    found = instantiate(yaml.safe_load((CONF / "model/machine_code.yaml").read_text()), loss=None, trainer=None, seed=0)
+    found.fit(programs, programs, None)
+    return TrainedModel(found, TrainedOn.of(found, programs, read_description(output)))
+
+
+def inspector(model: TrainedModel, learning: Learning | None = None) -> Inspector:
+    return Inspector(model, Frozen() if learning is None else learning, FACTOR, 60.0)
+
+
+def predictions(model: TrainedModel, task: Task, traces: dict[str, str], target: dict[str, Any]) -> dict[str, float]:
+    """What the model says of programs that it builds itself, by their hashes."""
+    schedules = [replayed_schedule(task.workload, trace) for trace in traces.values()]
+    judged = model.judge(schedules, list(traces), make_target(target), with_rows=False)
+    assert not judged.faults
+    return dict(zip(traces, judged.predicted.tolist(), strict=True))
+
+
+def proposed(folder: Path) -> list[list[dict[str, Any]]]:
+    """The programs of each round, as a tuning wrote them down."""
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [line["programs"] for line in lines if line["event"] == "proposed"]
+
+
+def test_what_is_timed_is_what_the_model_puts_first_of_what_was_built(
+    tmp_path: Path,
+    model: TrainedModel,
+    task: Task,
+    target: dict[str, Any],
+    search: SearchSettings,
+    runner: Any,
+    settings: RunnerSettings,
+) -> None:
+    chooser = inspector(model)
+    table = tune([task], target, random_model(), search, runner, settings, tmp_path, 0, "inspected", inspector=chooser)
+    rows = table.to_pylist()
+    assert [row["outcome"] for row in rows] == ["measured"] * search.trials
+    assert len({row["program_key"] for row in rows}) == search.trials
+    assert len(chooser._judge.codes) >= FACTOR * search.trials_per_round
+    rounds = proposed(tmp_path)
+    said = predictions(
+        model, task, {one["program_key"]: one["trace"] for programs in rounds for one in programs}, target
+    )
+    for programs in rounds:
+        keys = [one["program_key"] for one in programs]
+        # scores are the offline predictions in units of the best of those that were looked at, which comes first
+        scores = np.array([one["score"] for one in programs])
+        np.testing.assert_allclose(np.log(scores), -np.array([said[key] - said[keys[0]] for key in keys]), atol=1e-5)
+        assert scores[0] == 1.0
+    # nobody that waited was better than one that was timed
+    waiting = [one.score for one in chooser._waiting[task.workload.key]]
+    assert waiting, "some were built and never timed"
+    assert max(waiting) <= rounds[-1][-1]["score"]
+    assert all(0 < row["model_seconds"] < row["search_seconds"] for row in rows)
+
+
+def test_a_tuning_that_goes_on_learns_again_from_the_code_of_its_trials(
+    tmp_path: Path,
+    model: TrainedModel,
+    task: Task,
+    target: dict[str, Any],
+    search: SearchSettings,
+    runner: Any,
+    settings: RunnerSettings,
+) -> None:
+    def tuned(trials: int, chooser: Inspector) -> list[dict[str, Any]]:
+        wanted = replace(search, trials=trials)
+        arguments = (runner, settings, tmp_path, 0, "inspected")
+        return tune([task], target, random_model(), wanted, *arguments, inspector=chooser).to_pylist()
+
+    before = tuned(4, inspector(model))
+    chooser = inspector(model, Refit(least_trials=3))
+    rows = tuned(8, chooser)
+    assert rows[: len(before)] == before
+    assert len({row["program_key"] for row in rows}) == 8
+    assert chooser._judge.codes.keys() >= {row["program_key"] for row in rows}
+    [known] = chooser._scorer._workloads.values()
+    assert known.trials.keys() == {row["program_key"] for row in rows}
+    with pytest.raises(MeasurementError, match=r"method\.inspect\.factor = 3, this run has None"):
+        tune([task], target, random_model(), replace(search, trials=9), runner, settings, tmp_path, 0, "inspected")
+
+
+def test_programs_that_cannot_be_built_are_trials_that_failed(
+    tmp_path: Path, model: TrainedModel, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any,
+    settings: RunnerSettings,
+) -> None:  # fmt: skip
+    hasty = with_settings(settings, build_timeout_seconds=0.001)
+    with pytest.raises(MeasurementError, match=r"build_timeout.*nothing can be tuned.*still building after 0\.001 s"):
+        tune(
+            [task], target, random_model(), search, runner, hasty, tmp_path, 0, "inspected", inspector=inspector(model)
+        )
+    # the cause is gone: the same command goes on
+    rows = tune(
+        [task], target, random_model(), search, runner, settings, tmp_path, 0, "inspected", inspector=inspector(model)
+    ).to_pylist()
+    assert sum(row["outcome"] == "measured" for row in rows) == search.trials
+
+
+@pytest.fixture
+def devices() -> Iterator[RpcRunner]:
+    with ExitStack() as stack:
+        lab = Lab(stack)
+        lab.start("board", 1)
+        yield RpcRunner("127.0.0.1", lab.port, "board", None, 600, 30, None)
+
+
+def test_programs_for_a_device_are_inspected_here(
+    tmp_path: Path,
+    model: TrainedModel,
+    task: Task,
+    target: dict[str, Any],
+    search: SearchSettings,
+    devices: RpcRunner,
+    settings: RunnerSettings,
+) -> None:
+    wanted, chooser = replace(search, trials=2), inspector(model)
+    rows = tune(
+        [task], target, random_model(), wanted, devices, settings, tmp_path, 0, "inspected", inspector=chooser
+    ).to_pylist()
+    assert [row["outcome"] for row in rows] == ["measured"] * 2
+    assert len(chooser._judge.codes) >= 4
+
+
+def test_what_cannot_work_is_refused_before_anything_is_built(
+    tmp_path: Path, model: TrainedModel, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any,
+    settings: RunnerSettings,
+) -> None:  # fmt: skip
+    for factor in (1, 0, 2.5, True):
+        with pytest.raises(ConfigError, match=rf"method\.inspect\.factor={factor}"):
+            Inspector(model, Frozen(), factor, 60.0)  # type: ignore[arg-type]
+    blind = replace(model, trained_on=replace(model.trained_on, views=("features",)))
+    with pytest.raises(ConfigError, match=r"method\.inspect\.model: this model does not look at machine code"):
+        inspector(blind)
+    arm = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76", "num-cores": 1}
+    with pytest.raises(ConfigError, match=r"reads x86-64 code.*method\.inspect=null"):
+        inspector(model).require_target(arm)
+    with pytest.raises(ConfigError, match=r"the model was trained for"):
+        inspector(model).require_target({**target, "num-cores": 64})
+    many = replace(search, population=5)
+    with pytest.raises(ConfigError, match=r"search\.population \(5\).*\(6 programs.*3 times \(method\.inspect\.factor"):
+        tune(
+            [task], target, random_model(), many, runner, settings, tmp_path, 0, "inspected", inspector=inspector(model)
+        )
+    assert not any(tmp_path.iterdir())
