@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.special import ndtri
 
-from kernelcast.errors import KernelcastError, MalformedDataError
+from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
 from kernelcast.files import atomic_directory, read_json, unreadable, write_json
 from kernelcast.tuning.draft_verify import BETTER_FOLDER, DRAFT_FOLDER, DraftThenVerify
 from kernelcast.tuning.learning import Correction, Frozen, Learning, Trials, Unchanged, joined
@@ -163,9 +163,14 @@ class Scorer:
         breadth: how far scores may be off, in standard deviations of the model's error. Each program has its own draw,
             the same in all generations, so that a search finds what the model only may have wrong as well; for
             somebody who looks again.
+
+    Raises:
+        ConfigError: a breadth that is none.
     """
 
     def __init__(self, judge: Judge, learning: Learning, breadth: float = 0.0) -> None:
+        if isinstance(breadth, bool) or not isinstance(breadth, int | float) or not 0 <= breadth < np.inf:
+            raise ConfigError(f"breadth={breadth}: a number from 0, in standard deviations of the model's error")
         self.seconds = 0.0
         self._judge = judge
         self._learning = learning

@@ -65,7 +65,7 @@ class Inspect:
 
     model: str
     learning: Learning
-    factor: int = 3
+    factor: int = 8
     breadth: float = 0.5
     build_seconds: float = 10.0
 

@@ -19,7 +19,7 @@ from kernelcast.measurement.sampling import PIECE, sample_candidates
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.measurement.workloads import matmul
 from kernelcast.records import Outcome, Workload
-from kernelcast.tvm_compat import available_cores
+from kernelcast.tvm_compat import assembly, available_cores, replayed_schedule, runnable_module
 
 MakeBench = Callable[..., Bench]
 MakeDevice = Callable[..., LocalDevice]
@@ -171,6 +171,38 @@ def test_a_loaded_program_is_timed_on_its_cores(
     assert [process.cpu_affinity() for process in psutil.Process(device._bench.server.pid).children()] == [[core]] * 2
     program.close()
     program.close()
+
+
+def test_what_was_built_for_its_code_is_not_built_again_where_it_runs(
+    small_matmul: Workload, target: dict[str, Any], make_device: MakeDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = cores_of_machine()[-1][0]
+    device = make_device((core,))
+    runner = OpenLocalRunner([device], device._bench)
+    before = worker_count(device)
+    candidates = sample_candidates(small_matmul, target, 3, seed=0)
+    listings = [runner.read_code(small_matmul, each, 60.0) for each in candidates]
+    modules = [runnable_module(replayed_schedule(small_matmul, each.trace).mod) for each in candidates]
+    assert listings == [assembly(module, target) for module in modules]
+    assert worker_count(device) == before + 3
+    program = device.load(small_matmul, candidates[1], runner.expected(small_matmul)).program
+    assert not isinstance(program, Failed)
+    assert worker_count(device) == before + 3, "its worker has it"
+    assert isinstance(program.repeat(3), Repeated)
+    runner.forget_built()
+    assert worker_count(device) == before + 1
+    assert [core] in [process.cpu_affinity() for process in psutil.Process(device._bench.server.pid).children()]
+    program.close()
+
+    # those above the limit are built again, and nothing else is lost
+    monkeypatch.setattr(local, "MOST_BUILT", 1)
+    assert [runner.read_code(small_matmul, each, 60.0) for each in candidates] == listings
+    assert worker_count(device) == before + 1
+    late = runner.read_code(small_matmul, candidates[0], 0.001)
+    assert isinstance(late, Failed)
+    assert late.outcome is Outcome.BUILD_TIMEOUT
+    runner.forget_built()
+    assert worker_count(device) == before
 
 
 def test_a_workload_that_does_not_run_unscheduled_is_not_compared_with(

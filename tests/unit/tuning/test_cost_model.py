@@ -191,6 +191,33 @@ def test_generations_of_a_round_are_compared_by_their_scores(
     assert max(model.predict(context, candidates[8:])) == 1.0
 
 
+@pytest.mark.parametrize("name", ["lightgbm", "gcn"])
+def test_a_search_that_doubts_its_model_draws_once_for_each_program(
+    name: str, trained: Path, matmul: Workload, target: dict[str, Any]
+) -> None:
+    context, candidates = context_of(matmul, target), as_candidates(matmul, target, 256)
+    known = TrainedModel.load(trained / name)
+
+    def logs(breadth: float) -> np.ndarray:
+        model = load_cost_model(trained / name, breadth=breadth)
+        return np.log(model.predict(context, candidates))
+
+    sure, doubted = logs(0.0), logs(0.5)
+    np.testing.assert_array_equal(logs(0.5), doubted)
+    # in units of the model's error, whatever the units of its predictions are
+    drawn = (doubted - sure) * known.slope / known.residual
+    assert np.std(drawn) == pytest.approx(0.5, rel=0.15)
+    assert abs(np.mean(drawn - np.max(drawn))) > 0.5
+    np.testing.assert_allclose(np.diff(logs(1.0) - sure), 2 * np.diff(doubted - sure), atol=1e-4)
+    # the order of a batch, and which programs it has, change nothing
+    model = load_cost_model(trained / name, breadth=0.5)
+    parts = [model.predict(context, candidates[place : place + 64][::-1])[::-1] for place in range(0, 256, 64)]
+    np.testing.assert_allclose(np.diff(np.log(np.concatenate(parts))), np.diff(doubted), atol=1e-4)
+    for wrong in (-0.5, np.nan, np.inf, True, "0.5"):
+        with pytest.raises(ConfigError, match=f"breadth={wrong}: a number from 0"):
+            load_cost_model(trained / name, breadth=wrong)  # type: ignore[arg-type]
+
+
 def test_tvm_14_no_model_is_an_error(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(MissingInputError, match=r"nothing.*dvc repro train"):
         load_cost_model(tmp_path / "nothing")
