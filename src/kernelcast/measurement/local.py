@@ -22,6 +22,7 @@ from kernelcast.measurement.messages import (
     Built,
     Code,
     Failed,
+    Finish,
     Prepare,
     Prepared,
     ReadCode,
@@ -137,7 +138,8 @@ class Bench:
         seed: of the random inputs.
         folder: for results that workers compare with.
         cores: all that this process may use.
-        built: workers with programs that were built for their code, by keys of workload and program.
+        built: workers with programs that were built for their code and cannot run yet, by keys of workload and program,
+            and the seconds that this took.
     """
 
     server: ForkServer
@@ -146,13 +148,13 @@ class Bench:
     seed: int
     folder: Path
     cores: tuple[int, ...] = field(default_factory=lambda: tuple(chain.from_iterable(cores_of_machine())))
-    built: dict[tuple[str, str], tuple[ProgramProcess, Built]] = field(default_factory=dict)
+    built: dict[tuple[str, str], tuple[ProgramProcess, float]] = field(default_factory=dict)
 
     def worker(self) -> ProgramProcess:
         """A new worker."""
         return ProgramProcess(self.server, self.settings.memory_limit_bytes)
 
-    def build(self, worker: ProgramProcess, request: Build | ReadCode, limit_seconds: float = inf) -> Any:
+    def build(self, worker: ProgramProcess, request: Build | ReadCode | Finish, limit_seconds: float = inf) -> Any:
         """Has a worker build a program within the limit of all builds, or a smaller one."""
         return worker.ask(request, min(limit_seconds, self.settings.build_timeout_seconds), Outcome.BUILD_TIMEOUT)
 
@@ -212,7 +214,7 @@ class OpenLocalRunner:
             return code
         assert isinstance(code, Code), code
         if self._runs_here and len(self._bench.built) < MOST_BUILT:
-            self._bench.built[candidate.workload_key, candidate.program_key] = worker, built
+            self._bench.built[candidate.workload_key, candidate.program_key] = worker, built.build_seconds
         else:
             worker.close()
         return code.listing
@@ -263,20 +265,22 @@ class LocalDevice:
         """Builds the program in a worker of its own, which keeps it."""
         kept = self._bench.built.pop((workload.key, candidate.program_key), None)
         if kept is None:
-            worker = self._bench.worker()
+            worker, earlier = self._bench.worker(), 0.0
             built = self._bench.build(worker, Build(workload, candidate.trace, self._bench.target))
-            if isinstance(built, Failed):
-                return Loading(built)
         else:
-            worker, built = kept
+            worker, earlier = kept
+            built = self._bench.build(worker, Finish())
+        if isinstance(built, Failed):
+            return Loading(built)
+        build_seconds = earlier + built.build_seconds
         prepared = self._bench.run(worker, Prepare(self._bench.seed, expected))
         if isinstance(prepared, Failed):
             # nothing else is found out by comparing
             compared = expected is not None and prepared.outcome is Outcome.WRONG_RESULT
-            return Loading(prepared, built.build_seconds, checked=compared)
+            return Loading(prepared, build_seconds, checked=compared)
         assert isinstance(prepared, Prepared), prepared
         program = LocalProgram(worker, self._bench, self._cores, self._flush_bytes)
-        return Loading(program, built.build_seconds, prepared.call_seconds, expected is not None)
+        return Loading(program, build_seconds, prepared.call_seconds, expected is not None)
 
     def reference_seconds(self) -> float:
         """One repeat of the reference kernel on the same cores."""

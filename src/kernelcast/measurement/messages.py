@@ -58,7 +58,7 @@ class Build:
         export: where to write the program as a shared library, for another device; None where it runs in this worker.
         linker: the compiler that links the library; None for this machine's.
         whole: with the blocks that change the layout of weights, which are not timed.
-        at_once: whether its machine code is made now; else by the first run, for a program that may never have one.
+        at_once: whether it can run then; else `Finish` has to follow, for a program that may never run.
         cores: to build on, until its code was read; empty: those that are for building.
     """
 
@@ -85,6 +85,11 @@ class Built:
     build_seconds: float
     arguments: tuple[Argument, ...] = ()
     is_whole: bool = True
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Asks for what a program that was not built at once lacks to run; answered by `Built`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelcast.errors import MeasurementError
 from kernelcast.measurement.forkserver import ForkServer
-from kernelcast.measurement.messages import Build, Failed, ReadCode, Sample, SampleMore
+from kernelcast.measurement.messages import Build, Failed, Finish, ReadCode, Sample, SampleMore
 from kernelcast.measurement.worker import says_out_of_memory
 from kernelcast.records import Outcome
 
@@ -45,7 +45,7 @@ class ProgramProcess:
         """Lets the process go on and sends a request."""
         self._doing = (
             "building"
-            if isinstance(request, Build | ReadCode)
+            if isinstance(request, Build | ReadCode | Finish)
             else "sampling"
             if isinstance(request, Sample | SampleMore)
             else "running"

@@ -14,7 +14,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,6 +28,7 @@ from kernelcast.measurement.messages import (
     Built,
     Code,
     Failed,
+    Finish,
     Prepare,
     Prepared,
     ReadCode,
@@ -102,6 +102,11 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
                 started = time.perf_counter()
                 program = BuiltProgram(request)
                 reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
+            elif isinstance(request, Finish):
+                assert isinstance(program, BuiltProgram), "a program must be built first"
+                started = time.perf_counter()
+                program.finish()
+                reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
             elif isinstance(request, OpenSession):
                 program = RemoteSession()
                 reply = program.open(request)
@@ -109,7 +114,7 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
                 assert program is not None, "a program must be built first"
                 reply = program.answer(request)
         except BaseException as error:  # whatever it is, it is this program's and gets recorded
-            reply = explain(error, building=isinstance(request, Build))
+            reply = explain(error, building=isinstance(request, Build | ReadCode | Finish))
         connection.send(reply)
         if isinstance(reply, Failed):
             return
@@ -165,12 +170,17 @@ class BuiltProgram:
             return
         self._executable = compiled.mod
         self._device = device_of(request.target)
+        self._function: Any = None
         if request.at_once:
-            self._main  # noqa: B018, it is made by asking for it
+            self.finish()
         self._arguments: list[Any] = []
         self._cores: tuple[int, ...] = ()
         self._call_seconds = 0.0
         self._timing: tuple[tuple[int, int], Any] | None = None
+
+    def finish(self) -> None:
+        """Makes it ready to run: LLVM makes machine code only when a function is first asked for."""
+        self._function = self._executable["main"]
 
     def answer(self, request: Any) -> Any:
         """The reply to one request about this program."""
@@ -222,11 +232,6 @@ class BuiltProgram:
         seconds = float(np.mean(self._evaluator(request)(*self._arguments).results))
         return Repeated(seconds, time.time())
 
-    @cached_property
-    def _main(self) -> Any:
-        """The function that computes; LLVM makes its machine code when it is first asked for."""
-        return self._executable["main"]
-
     def _evaluator(self, request: Repeat) -> Any:
         """TVM's timing loop; usually the one of the last repeat."""
         wanted = (request.calls, request.flush_bytes)
@@ -250,7 +255,7 @@ class BuiltProgram:
     def _call(self) -> float:
         """Seconds of one call; a GPU only begins it, so its end is waited for."""
         started = time.perf_counter()
-        self._main(*self._arguments)
+        self._function(*self._arguments)
         self._device.sync()
         return time.perf_counter() - started
 
