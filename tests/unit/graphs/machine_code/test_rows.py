@@ -192,7 +192,7 @@ def test_a_file_that_was_cut_off_has_a_row_of_what_there_is(assemblies):
 def test_code_of_a_gpu_is_refused_by_name(plain):
     cuda = resolve_target({"kind": "cuda", "arch": "sm_80"})
     with pytest.raises(
-        ConfigError, match=r"`machine_code`, which reads x86-64 code, and the target is .*cuda.*leave it"
+        ConfigError, match=r"`machine_code` reads x86-64 code, and the target is .*cuda.*leave it.*inspect=null"
     ):
         assembly(runnable_module(plain["matmul"].mod), cuda)
 
