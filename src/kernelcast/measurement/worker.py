@@ -98,14 +98,13 @@ def serve_program(connection: Connection, memory_limit_bytes: int) -> None:
             if isinstance(request, Sample):
                 program = Sampling(request)
                 reply = program.answer(request)
-            elif isinstance(request, Build):
+            elif isinstance(request, Build | Finish):
                 started = time.perf_counter()
-                program = BuiltProgram(request)
-                reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
-            elif isinstance(request, Finish):
-                assert isinstance(program, BuiltProgram), "a program must be built first"
-                started = time.perf_counter()
-                program.finish()
+                if isinstance(request, Build):
+                    program = BuiltProgram(request)
+                else:
+                    assert isinstance(program, BuiltProgram), "a program must be built first"
+                    program.finish()
                 reply = Built(time.perf_counter() - started, program.exported, program.is_whole)
             elif isinstance(request, OpenSession):
                 program = RemoteSession()

@@ -24,7 +24,7 @@ from kernelcast.files import atomic_directory, read_json, unreadable, write_json
 from kernelcast.tuning.draft_verify import BETTER_FOLDER, DRAFT_FOLDER, DraftThenVerify
 from kernelcast.tuning.learning import Correction, Frozen, Learning, Trials, Unchanged, joined
 from kernelcast.tuning.scores import as_scores, fastest_of
-from kernelcast.tuning.trained import Judge, TrainedModel
+from kernelcast.tuning.trained import UNIT_OF_NOTHING, Judge, TrainedModel
 from kernelcast.tvm_compat import load_tvm, structural_key
 
 logger = logging.getLogger(__name__)
@@ -289,9 +289,10 @@ class Scorer:
         """What is added to the predictions of programs, by their hashes: a normal draw in the model's units."""
         if not self._breadth:
             return 0.0
-        unit = self._judge.slope if isinstance(workload.correction, Unchanged) else 1.0
+        # a correction predicts ln(seconds)
+        unit = (self._judge.slope or UNIT_OF_NOTHING) if isinstance(workload.correction, Unchanged) else 1.0
         shares = (np.array([int(key, 16) for key in keys], dtype=np.uint64) >> np.uint64(11)).astype(np.float64)
-        return self._breadth * self._judge.residual / (unit or 1.0) * ndtri((shares + 0.5) / 2.0**53)
+        return self._breadth * self._judge.residual / unit * ndtri((shares + 0.5) / 2.0**53)
 
     def _count_unreadable(self, faults: Sequence[str]) -> None:
         if faults and not self._unreadable:

@@ -14,12 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from kernelcast.errors import ConfigError
-from kernelcast.tuning.trained import Judge, Judged
+from kernelcast.tuning.trained import UNIT_OF_NOTHING, Judge, Judged
 
 DRAFT_FOLDER, BETTER_FOLDER = "draft", "better"
-
-UNIT_OF_NOTHING = 1.0
-"""Taken for the slope of a model whose predictions said nothing."""
 
 
 @dataclass(frozen=True)

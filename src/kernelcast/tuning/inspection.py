@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -28,49 +27,10 @@ from kernelcast.tuning.learning import Learning
 from kernelcast.tuning.measuring import Bench
 from kernelcast.tuning.search import Proposal
 from kernelcast.tuning.tasks import Task
-from kernelcast.tuning.trained import Judged, TrainedModel
+from kernelcast.tuning.trained import TrainedModel
 from kernelcast.tvm_compat import require_x86
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class CodeJudge:
-    """A trained model that is told the machine code of programs; those whose code it was not told it cannot read.
-
-    Attributes:
-        model: one that looks at the view `machine_code`.
-        codes: rows of `machine_code_row` by structural hash.
-    """
-
-    model: TrainedModel
-    codes: dict[str, Float64[np.ndarray, " columns"]] = field(default_factory=dict)
-
-    @property
-    def slope(self) -> float:
-        """See `Judge`."""
-        return self.model.slope
-
-    @property
-    def residual(self) -> float:
-        """See `Judge`."""
-        return self.model.residual
-
-    def require_target(self, target: Any) -> None:
-        """See `Judge`."""
-        self.model.require_target(target)
-
-    def judge(self, schedules: Sequence[Any], keys: Sequence[str], target: Any, with_rows: bool) -> Judged:
-        """See `Judge`."""
-        return self.model.judge_built(schedules, keys, target, with_rows, self.codes)
-
-    def save(self, directory: Path) -> None:
-        """See `Judge`."""
-        self.model.save(directory)
-
-    def loaded(self, directory: Path) -> Self:
-        """See `Judge`."""
-        return replace(self, model=self.model.loaded(directory))
 
 
 class Inspector:
@@ -103,8 +63,9 @@ class Inspector:
             )
         self.factor = factor
         self._build_seconds = build_seconds
-        self._judge = CodeJudge(model)
-        self._scorer = Scorer(self._judge, learning)
+        self._model = model
+        self._codes: dict[str, Float64[np.ndarray, " columns"]] = {}
+        self._scorer = Scorer(replace(model, codes=self._codes), learning)
         self._waiting: dict[str, list[Proposal]] = {}
 
     @property
@@ -119,7 +80,7 @@ class Inspector:
             ConfigError: it cannot, or the model was trained for another one.
         """
         require_x86(target)
-        self._judge.model.stored_target(target)
+        self._model.stored_target(target)
 
     def choose(
         self, task: Task, context: Any, proposals: Sequence[Proposal], count: int, bench: Bench
@@ -138,8 +99,8 @@ class Inspector:
         started = perf_counter()
         self._read([(task.workload, one.candidate) for one in proposals], bench)
         found = [*self._waiting.pop(task.workload.key, ()), *proposals]
-        readable = [one for one in found if one.candidate.program_key in self._judge.codes]
-        others = [one for one in found if one.candidate.program_key not in self._judge.codes]
+        readable = [one for one in found if one.candidate.program_key in self._codes]
+        others = [one for one in found if one.candidate.program_key not in self._codes]
         if readable:
             scores = self._scorer.predict(context, [one.measure_candidate for one in readable])
             # stable, so that equals stay in the order of the search
@@ -164,20 +125,20 @@ class Inspector:
         pairs = [
             (candidate, result)
             for one, candidate, result in zip(found, candidates, results, strict=True)
-            if one.program_key in self._judge.codes
+            if one.program_key in self._codes
         ]
         if pairs:
             self._scorer.update(context, [candidate for candidate, _ in pairs], [result for _, result in pairs])
 
     def _read(self, programs: Sequence[tuple[Workload, Candidate]], bench: Bench) -> None:
         """Builds those whose code is not known."""
-        new = [program for program in programs if program[1].program_key not in self._judge.codes]
+        new = [program for program in programs if program[1].program_key not in self._codes]
         # read while the others are being built
         for (workload, candidate), listing in zip(new, bench.read_codes(new, self._build_seconds), strict=True):
             if isinstance(listing, Failed):
                 logger.debug("%s, %s: %s", workload.name, candidate.program_key, listing.message)
                 continue
             try:
-                self._judge.codes[candidate.program_key] = machine_code_row(listing)
+                self._codes[candidate.program_key] = machine_code_row(listing)
             except MalformedDataError as error:
                 logger.warning("%s, %s: its code cannot be read: %s", workload.name, candidate.program_key, error)

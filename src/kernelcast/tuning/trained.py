@@ -82,6 +82,10 @@ class Judge(Protocol):
         """One with the same settings and the models that `save` wrote there."""
 
 
+UNIT_OF_NOTHING = 1.0
+"""Taken for the slope of a model whose predictions said nothing."""
+
+
 @dataclass(frozen=True)
 class TrainedModel:
     """One model.
@@ -90,11 +94,14 @@ class TrainedModel:
         model: fitted.
         trained_on: what to.
         any_target: whether it may predict programs for targets that it was not trained for.
+        codes: machine code of programs that were built elsewhere, as rows of `machine_code_row` by structural hash; a
+            program without one cannot be read. None: where the model looks at machine code, it builds programs itself.
     """
 
     model: CostModel
     trained_on: TrainedOn
     any_target: bool = False
+    codes: dict[str, Float64[np.ndarray, " columns"]] | None = None
 
     @classmethod
     def load(cls, folder: str | Path, any_target: bool = False) -> Self:
@@ -129,39 +136,6 @@ class TrainedModel:
 
     def judge(self, schedules: Sequence[Any], keys: Sequence[str], target: Any, with_rows: bool) -> Judged:
         """See `Judge`."""
-        return self._judged(schedules, keys, target, with_rows, None)
-
-    def judge_built(
-        self,
-        schedules: Sequence[Any],
-        keys: Sequence[str],
-        target: Any,
-        with_rows: bool,
-        codes: Mapping[str, Float64[np.ndarray, " columns"]],
-    ) -> Judged:
-        """As `judge`, for programs that were built elsewhere.
-
-        Args:
-            schedules: TVM's.
-            keys: their structural hashes.
-            target: TVM's.
-            with_rows: whether their flat features are wanted.
-            codes: rows of `machine_code_row` by structural hash; a program without one cannot be read.
-
-        Raises:
-            ConfigError: it was trained for another target.
-            MalformedDataError: its features are of another version.
-        """
-        return self._judged(schedules, keys, target, with_rows, codes)
-
-    def _judged(
-        self,
-        schedules: Sequence[Any],
-        keys: Sequence[str],
-        target: Any,
-        with_rows: bool,
-        codes: Mapping[str, Float64[np.ndarray, " columns"]] | None,
-    ) -> Judged:
         entries = target_entries(target)
         stored = self.stored_target(entries)
         known = self.trained_on
@@ -171,6 +145,7 @@ class TrainedModel:
                 "it to features.views, run `dvc repro graphs` and train again, or freeze the model"
             )
         views = dict.fromkeys([*known.views, *(["features"] if with_rows else [])])
+        codes = self.codes
         if codes is not None:
             del views[MACHINE_CODE]
         machine = stored.machine
@@ -217,7 +192,7 @@ class TrainedModel:
 
     def loaded(self, directory: Path) -> Self:
         """See `Judge`."""
-        return self.load(directory, self.any_target)
+        return replace(self.load(directory, self.any_target), codes=self.codes)
 
     def _programs(
         self, views: Mapping[str, View], keys: np.ndarray, stored: StoredTarget, entries: dict[str, Any]

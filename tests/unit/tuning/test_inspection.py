@@ -1,7 +1,7 @@
 """Programs that are built before they are timed, and chosen by their machine code: real builds, a real model."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from kernelcast.graphs.dataset.selection import Choice, Folder
 from kernelcast.graphs.dataset.store import read_description, read_programs
 from kernelcast.graphs.options import ViewOptions
 from kernelcast.machine import Host
+from kernelcast.measurement.local import LocalRunner
 from kernelcast.measurement.remote import RpcRunner
 from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.measurement.settings import RunnerSettings
@@ -38,6 +39,8 @@ from tests.unit.tuning.test_session import random_model
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 FACTOR = 3
+
+Tuned = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
@@ -88,21 +91,39 @@ def proposed(folder: Path) -> list[list[dict[str, Any]]]:
     return [line["programs"] for line in lines if line["event"] == "proposed"]
 
 
+@pytest.fixture
+def tuned(
+    task: Task,
+    target: dict[str, Any],
+    search: SearchSettings,
+    runner: LocalRunner,
+    settings: RunnerSettings,
+    tmp_path: Path,
+) -> Tuned:
+    """Tunes in one folder and gives the trials; `settings`, `runner` and what else `search` has can be changed."""
+
+    def run(chooser: Inspector | None, **changes: Any) -> list[dict[str, Any]]:
+        where, how = changes.pop("runner", runner), changes.pop("settings", settings)
+        wanted = replace(search, **changes)
+        table = tune([task], target, random_model(), wanted, where, how, tmp_path, 0, "inspected", inspector=chooser)
+        return table.to_pylist()
+
+    return run
+
+
 def test_what_is_timed_is_what_the_model_puts_first_of_what_was_built(
     tmp_path: Path,
     model: TrainedModel,
     task: Task,
     target: dict[str, Any],
     search: SearchSettings,
-    runner: Any,
-    settings: RunnerSettings,
+    tuned: Tuned,
 ) -> None:
     chooser = inspector(model)
-    table = tune([task], target, random_model(), search, runner, settings, tmp_path, 0, "inspected", inspector=chooser)
-    rows = table.to_pylist()
+    rows = tuned(chooser)
     assert [row["outcome"] for row in rows] == ["measured"] * search.trials
     assert len({row["program_key"] for row in rows}) == search.trials
-    assert len(chooser._judge.codes) >= FACTOR * search.trials_per_round
+    assert len(chooser._codes) >= FACTOR * search.trials_per_round
     rounds = proposed(tmp_path)
     said = predictions(
         model, task, {one["program_key"]: one["trace"] for programs in rounds for one in programs}, target
@@ -120,45 +141,27 @@ def test_what_is_timed_is_what_the_model_puts_first_of_what_was_built(
     assert all(0 < row["model_seconds"] < row["search_seconds"] for row in rows)
 
 
-def test_a_tuning_that_goes_on_learns_again_from_the_code_of_its_trials(
-    tmp_path: Path,
-    model: TrainedModel,
-    task: Task,
-    target: dict[str, Any],
-    search: SearchSettings,
-    runner: Any,
-    settings: RunnerSettings,
-) -> None:
-    def tuned(trials: int, chooser: Inspector) -> list[dict[str, Any]]:
-        wanted = replace(search, trials=trials)
-        arguments = (runner, settings, tmp_path, 0, "inspected")
-        return tune([task], target, random_model(), wanted, *arguments, inspector=chooser).to_pylist()
-
-    before = tuned(4, inspector(model))
+def test_a_tuning_that_goes_on_learns_again_from_the_code_of_its_trials(model: TrainedModel, tuned: Tuned) -> None:
+    before = tuned(inspector(model), trials=4)
     chooser = inspector(model, Refit(least_trials=3))
-    rows = tuned(8, chooser)
+    rows = tuned(chooser, trials=8)
     assert rows[: len(before)] == before
     assert len({row["program_key"] for row in rows}) == 8
-    assert chooser._judge.codes.keys() >= {row["program_key"] for row in rows}
+    assert chooser._codes.keys() >= {row["program_key"] for row in rows}
     [known] = chooser._scorer._workloads.values()
     assert known.trials.keys() == {row["program_key"] for row in rows}
     with pytest.raises(MeasurementError, match=r"method\.inspect\.factor = 3, this run has None"):
-        tune([task], target, random_model(), replace(search, trials=9), runner, settings, tmp_path, 0, "inspected")
+        tuned(None, trials=9)
 
 
 def test_programs_that_cannot_be_built_are_trials_that_failed(
-    tmp_path: Path, model: TrainedModel, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any,
-    settings: RunnerSettings,
-) -> None:  # fmt: skip
+    model: TrainedModel, search: SearchSettings, settings: RunnerSettings, tuned: Tuned
+) -> None:
     hasty = with_settings(settings, build_timeout_seconds=0.001)
     with pytest.raises(MeasurementError, match=r"build_timeout.*nothing can be tuned.*still building after 0\.001 s"):
-        tune(
-            [task], target, random_model(), search, runner, hasty, tmp_path, 0, "inspected", inspector=inspector(model)
-        )
+        tuned(inspector(model), settings=hasty)
     # the cause is gone: the same command goes on
-    rows = tune(
-        [task], target, random_model(), search, runner, settings, tmp_path, 0, "inspected", inspector=inspector(model)
-    ).to_pylist()
+    rows = tuned(inspector(model))
     assert sum(row["outcome"] == "measured" for row in rows) == search.trials
 
 
@@ -170,27 +173,16 @@ def devices() -> Iterator[RpcRunner]:
         yield RpcRunner("127.0.0.1", lab.port, "board", None, 600, 30, None)
 
 
-def test_programs_for_a_device_are_inspected_here(
-    tmp_path: Path,
-    model: TrainedModel,
-    task: Task,
-    target: dict[str, Any],
-    search: SearchSettings,
-    devices: RpcRunner,
-    settings: RunnerSettings,
-) -> None:
-    wanted, chooser = replace(search, trials=2), inspector(model)
-    rows = tune(
-        [task], target, random_model(), wanted, devices, settings, tmp_path, 0, "inspected", inspector=chooser
-    ).to_pylist()
+def test_programs_for_a_device_are_inspected_here(model: TrainedModel, devices: RpcRunner, tuned: Tuned) -> None:
+    chooser = inspector(model)
+    rows = tuned(chooser, runner=devices, trials=2)
     assert [row["outcome"] for row in rows] == ["measured"] * 2
-    assert len(chooser._judge.codes) >= 4
+    assert len(chooser._codes) >= 4
 
 
 def test_what_cannot_work_is_refused_before_anything_is_built(
-    tmp_path: Path, model: TrainedModel, task: Task, target: dict[str, Any], search: SearchSettings, runner: Any,
-    settings: RunnerSettings,
-) -> None:  # fmt: skip
+    tmp_path: Path, model: TrainedModel, target: dict[str, Any], tuned: Tuned
+) -> None:
     for factor in (1, 0, 2.5, True):
         with pytest.raises(ConfigError, match=rf"method\.inspect\.factor={factor}"):
             Inspector(model, Frozen(), factor, 60.0)  # type: ignore[arg-type]
@@ -202,9 +194,6 @@ def test_what_cannot_work_is_refused_before_anything_is_built(
         inspector(model).require_target(arm)
     with pytest.raises(ConfigError, match=r"the model was trained for"):
         inspector(model).require_target({**target, "num-cores": 64})
-    many = replace(search, population=5)
     with pytest.raises(ConfigError, match=r"search\.population \(5\).*\(6 programs.*3 times \(method\.inspect\.factor"):
-        tune(
-            [task], target, random_model(), many, runner, settings, tmp_path, 0, "inspected", inspector=inspector(model)
-        )
+        tuned(inspector(model), population=5)
     assert not any(tmp_path.iterdir())
