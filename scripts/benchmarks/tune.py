@@ -2,7 +2,7 @@
 
     python scripts/benchmarks/tune.py --quick
     python scripts/benchmarks/tune.py --replay [--seeds 5] [--per-network 8]
-    python scripts/benchmarks/tune.py --model data/models/network/ensemble-rank [--trials 256] [--output FOLDER]
+    python scripts/benchmarks/tune.py --model data/models/network/ensemble-rank [--trials 64] [--output FOLDER]
 
 Without `--quick` or `--replay` programs are built and timed, which takes hours; the same command goes on where it was
 stopped. `--replay` searches among the programs that the shipped data set has measured, with no hardware, and so does
@@ -60,7 +60,14 @@ def main() -> None:
         else:
             methods = [METHODS[name](options.model) for name in options.methods]
             trials, names = tuned(
-                options.output, options.networks, options.per_network, methods, seeds, options.trials, options.cores
+                options.output,
+                options.networks,
+                options.per_network,
+                methods,
+                seeds,
+                options.trials,
+                options.xgb_trials,
+                options.cores,
             )
             ours, about, within = methods[0].label, {"workloads": names}, NOISE
             model = TrainedModel.load(options.model, any_target=True)
@@ -121,7 +128,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--networks", nargs="+", default=["resnet18", "bert"], help="that the model has not seen")
     parser.add_argument("--per-network", type=int, default=3, help="workloads of each network")
     parser.add_argument("--seeds", type=int, help="searches of each workload and method; 5, with --quick 3")
-    parser.add_argument("--trials", type=int, default=256, help="programs that a tuning measures")
+    parser.add_argument("--trials", type=int, default=64, help="programs that a tuning measures")
+    parser.add_argument("--xgb-trials", type=int, default=256, help="the same by TVM's XGBModel, which sets the target")
     parser.add_argument("--cores", type=int, default=1, help="that a program uses")
     parser.add_argument("--output", type=Path, help="folder of tunings and tables; data/tuning/benchmark by default")
     options = parser.parse_args()

@@ -12,6 +12,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from tune_workloads import DATA_SET, heaviest
 
+from kernelcast.evaluation.tuning_comparison import REFERENCE
 from kernelcast.files import json_hash
 from kernelcast.records import read_measurements
 from kernelcast.stages.config import register_schemas
@@ -50,6 +51,7 @@ def tuned(
     methods: Sequence[Method],
     seeds: Sequence[int],
     trials: int,
+    target_trials: int,
     cores: int,
 ) -> tuple[pa.Table, list[str]]:
     """Tunes every workload with every method and seed, each tuning by itself, on this machine.
@@ -65,6 +67,7 @@ def tuned(
         methods: what is compared.
         seeds: of the searches.
         trials: programs that each tuning measures.
+        target_trials: the same for TVM's XGBModel, whose end is the target of the others.
         cores: that a program uses; the models have to be trained for as many.
 
     Returns:
@@ -93,7 +96,11 @@ def tuned(
                         [Task(workload)],
                         target,
                         method.cost_model(root, target, seed),
-                        SearchSettings(trials=trials, strategy=method.strategy, **search),
+                        SearchSettings(
+                            trials=target_trials if method.label == REFERENCE else trials,
+                            strategy=method.strategy,
+                            **search,
+                        ),
                         runner,
                         settings,
                         output / workload.name / f"{method.label}@{seed}",

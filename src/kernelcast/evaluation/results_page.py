@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelcast.evaluation.bootstrap import Estimate
 from kernelcast.evaluation.experiment_record import Record, RecordedSplit, Row
@@ -28,18 +28,25 @@ is what a second measurement of the same programs reaches; it is no model.
 """
 
 
-def render_page(records: Sequence[Record], order: Sequence[str] = (), tunings: Sequence[TuningRecord] = ()) -> str:
+def render_page(
+    records: Sequence[Record],
+    order: Sequence[str] = (),
+    tunings: Sequence[TuningRecord] = (),
+    figures: Mapping[str, str] | None = None,
+) -> str:
     """The page.
 
     Args:
         records: of the experiments.
         order: names that come first, before the tunings; the others follow by name.
         tunings: published comparisons.
+        figures: address of the curves of a comparison, from the page, by its name.
     """
     placed = sorted(records, key=lambda record: ([*order, record.name].index(record.name), record.name))
     first = [_section(record) for record in placed if record.name in order]
     rest = [_section(record) for record in placed if record.name not in order]
-    return "\n".join([INTRODUCTION, *first, *map(tuning_section, tunings), *rest]).rstrip() + "\n"
+    between = [tuning_section(record, (figures or {}).get(record.name)) for record in tunings]
+    return "\n".join([INTRODUCTION, *first, *between, *rest]).rstrip() + "\n"
 
 
 def _section(record: Record) -> str:

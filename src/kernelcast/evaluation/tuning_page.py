@@ -6,10 +6,20 @@ from kernelcast.evaluation.markdown import markdown_table, one_line
 from kernelcast.evaluation.table import ABSENT, percentage, short
 from kernelcast.evaluation.tuning_record import LatencyRow, MethodRow, Span, SubjectCell, TuningRecord
 
+FIGURE_TEXT = "Best time known over the best so far, against trials and against wall time: median and quartiles"
 
-def tuning_section(record: TuningRecord) -> str:
-    """All of it in Markdown: methods, subjects, latencies, and how it was made."""
-    parts = [f"## {record.title}", record.caption, _methods(record), _subjects(record)]
+
+def tuning_section(record: TuningRecord, figure: str | None = None) -> str:
+    """All of it in Markdown: methods, curves, subjects, latencies, and how it was made.
+
+    Args:
+        record: what is shown.
+        figure: address of its curves, from the page; None: there are none.
+    """
+    parts = [f"## {record.title}", record.caption, _methods(record)]
+    if figure is not None:
+        parts.append(f"![{FIGURE_TEXT}]({figure})")
+    parts.append(_subjects(record))
     parts += [_latency(network, rows) for network, rows in record.latency.items()]
     return "\n\n".join([*parts, _footer(record)]) + "\n"
 

@@ -1,4 +1,8 @@
-"""A comparison of tunings as the page of results shows it: `docs/results/tuning/NAME.json`."""
+"""A comparison of tunings as the page of results shows it: `docs/results/tuning/NAME.json`.
+
+Beside it lie all trials that it was made of (`NAME.parquet`), so that anyone can reckon again, and more tunings can
+join them later, and its curves (`NAME.svg`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcast.errors import MalformedDataError
+from kernelcast.errors import MalformedDataError, MissingInputError
 from kernelcast.evaluation.experiment_record import rounded
 from kernelcast.evaluation.tuning_comparison import MethodResult, TuningComparison, censored_quantile, reach
 from kernelcast.evaluation.tuning_curves import Tunings
@@ -208,6 +212,30 @@ def write_tuning_record(directory: Path, record: TuningRecord) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, rounded(dataclasses.asdict(record)))
     return path
+
+
+def published_trials_file(directory: Path, name: str) -> Path:
+    """Where the trials of a published comparison are; of some older ones they are not there."""
+    return directory / f"{name}.parquet"
+
+
+def figure_file(directory: Path, name: str) -> Path:
+    """Where the curves of a published comparison are; of some older ones they are not there."""
+    return directory / f"{name}.svg"
+
+
+def read_tuning_record(directory: Path, name: str) -> TuningRecord:
+    """The record of one published comparison.
+
+    Raises:
+        MissingInputError: nothing was published under that name.
+        MalformedDataError: as of `read_tuning_records`.
+    """
+    path = directory / f"{name}.json"
+    if not path.is_file():
+        known = ", ".join(sorted(other.stem for other in directory.glob("*.json")))
+        raise MissingInputError(f"published={name}: there is no {path}; published are: {known or 'none'}")
+    return _read(path)
 
 
 def read_tuning_records(directory: Path) -> list[TuningRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig
 from rich.console import Console
 
-from kernelcast.errors import ConfigError, MissingInputError
+from kernelcast.errors import ConfigError
 from kernelcast.files import atomic_file, read_json
-from kernelcast.trials import LATENCY_FILE, TUNING_FILE, finished_tunings, read_trials
+from kernelcast.stages.compared_trials import compared_trials, processors
+from kernelcast.trials import LATENCY_FILE, write_trials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,15 +30,16 @@ PLOT_FILE = "curves.svg"
 
 
 def compare(config: DictConfig) -> None:
-    """Compares the finished tunings below `paths.tuning`.
+    """Compares the finished tunings below `paths.tuning`, and those that were published as `published`.
 
     Prints a table, one row a method, and writes beside the tunings `comparison.csv` (the same), `curves.csv` (best so
     far, with quartile bands), `pairs.csv` (tests between methods) and `curves.svg`. With `publish=NAME` it also writes
-    `docs/results/tuning/NAME.json` and the page of results.
+    the comparison, its trials and its curves to `docs/results/tuning`, and the page of results.
 
     Raises:
-        ConfigError: a setting that cannot work, or a name in `only` that was not tuned.
-        MissingInputError: there is no finished tuning.
+        ConfigError: a setting that cannot work, a name in `only` or a seed that was not tuned, or what was published
+            was measured on another processor.
+        MissingInputError: there is no finished tuning, or nothing was published under that name.
     """
     from kernelcast.evaluation.tuning_comparison import compare_tunings
     from kernelcast.evaluation.tuning_curves import Tunings
@@ -47,12 +49,14 @@ def compare(config: DictConfig) -> None:
     from kernelcast.stages.tracking import tracked_run
 
     bootstrap = bootstrap_settings(config)
-    check_name(config.publish)
+    for key in ("publish", "published"):
+        check_name(key, config[key])
     if config.within < 0:
         raise ConfigError(f"within={config.within:g}: a share, 0 or more; 0.02 is what measuring again differs by")
     folder = Path(config.paths.tuning)
     with tracked_run(config, "compare", "compare") as run:
-        tunings = Tunings.of(_trials(folder, config.only))
+        trials = compared_trials(config)
+        tunings = Tunings.of(trials)
         comparison = compare_tunings(tunings, bootstrap, config.reference, config.within)
         write_comparison(folder, tunings, comparison)
         with atomic_file(folder / PLOT_FILE) as temporary:
@@ -63,48 +67,57 @@ def compare(config: DictConfig) -> None:
     Console().print(comparison_table(comparison))
     logger.info("comparison: %s", folder / COMPARISON_FILE)
     if config.publish is not None:
-        publish(config, tunings, comparison)
+        publish(config, trials, tunings, comparison)
 
 
-def check_name(name: str | None) -> None:
-    """Makes sure that `publish` can be a file's name.
+def check_name(key: str, name: str | None) -> None:
+    """Makes sure that what is published can be a file's name.
 
     Raises:
         ConfigError: it cannot.
     """
     if name is not None and not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise ConfigError(f"publish={name!r}: a name for a file, of letters, digits, `_`, `-` and `.`")
+        raise ConfigError(f"{key}={name!r}: a name for a file, of letters, digits, `_`, `-` and `.`")
 
 
-def publish(config: DictConfig, tunings: Tunings, comparison: TuningComparison) -> None:
-    """Writes the record of a comparison and the page of results anew."""
-    from kernelcast.evaluation.tuning_record import tuning_record, write_tuning_record
-    from kernelcast.stages.experiment_record import without_flags
+def publish(config: DictConfig, trials: pa.Table, tunings: Tunings, comparison: TuningComparison) -> None:
+    """Writes the record of a comparison, all trials behind it, its curves, and the page of results anew."""
+    from kernelcast.evaluation.tuning_record import (
+        figure_file,
+        published_trials_file,
+        read_tuning_record,
+        tuning_record,
+        write_tuning_record,
+    )
     from kernelcast.stages.results import TUNING_RECORDS, results
     from kernelcast.stages.tracking import git_state, library_versions
 
     root, folder = Path(config.paths.root), Path(config.paths.tuning)
+    records = root / TUNING_RECORDS
     revision, dirty = git_state(root)
-    hosts = {
-        without_flags(read_json(path.parent / TUNING_FILE, "tune")["host.cpu"])
-        for path in finished_tunings(folder)
-        if path.parent.parent.name in comparison.subjects
-    }
+    revisions, hosts = [revision[:12] + ("+" if dirty else "")], processors(folder, comparison.subjects)
+    if config.published is not None:
+        before = read_tuning_record(records, config.published)
+        revisions, hosts = [*before.revision.split(", "), *revisions], {before.measured_on, *hosts}
+    latency = {name: rows for name in comparison.subjects if (rows := latencies(folder / name))}
     record = tuning_record(
         config.publish,
         config.title or f"Tuning: {', '.join(comparison.subjects)}",
         tunings,
         comparison,
         config.within,
-        {name: rows for name in comparison.subjects if (rows := latencies(folder / name))},
+        latency,
         {
             "measured_on": "; ".join(sorted(hosts)),
             "date": datetime.now(UTC).date().isoformat(),
-            "revision": revision[:12] + ("+" if dirty else ""),
+            "revision": ", ".join(dict.fromkeys(revisions)),
             "versions": library_versions(),
         },
     )
-    logger.info("record: %s", write_tuning_record(root / TUNING_RECORDS, record))
+    logger.info("record: %s", write_tuning_record(records, record))
+    write_trials(published_trials_file(records, config.publish), trials)
+    with atomic_file(figure_file(records, config.publish)) as temporary:
+        shutil.copyfile(folder / PLOT_FILE, temporary)
     results(config)
 
 
@@ -116,21 +129,3 @@ def latencies(folder: Path) -> list[LatencyRow]:
     names = ("contender", "minimum_seconds", "median_seconds")
     rows = read_json(paths[-1], "tune") if paths else []
     return [LatencyRow(**{name: row[name] for name in names}) for row in rows if row["minimum_seconds"] is not None]
-
-
-def _trials(folder: Path, only: Sequence[str]) -> pa.Table:
-    """The rows of all finished tunings."""
-    import pyarrow as pa
-
-    paths = finished_tunings(folder)
-    if only:
-        known = {path.parent.parent.name for path in paths}
-        if unknown := [name for name in only if name not in known]:
-            raise ConfigError(
-                f"only={','.join(only)}: there is no finished tuning of {', '.join(unknown)}, only of "
-                f"{', '.join(sorted(known)) or 'nothing'}"
-            )
-        paths = [path for path in paths if path.parent.parent.name in only]
-    if not paths:
-        raise MissingInputError(f"no finished tuning in {folder}; run `python scripts/tune.py workload=NAME` first")
-    return pa.concat_tables([read_trials(path) for path in paths])

@@ -183,8 +183,10 @@ class CompareConfig:
     """Root of `scripts/compare.py`."""
 
     only: list[str] = MISSING
+    seeds: list[int] = MISSING
     reference: str = MISSING
     within: float = MISSING
+    published: str | None = None
     publish: str | None = None
     title: str | None = None
     seed: int = MISSING

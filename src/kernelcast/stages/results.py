@@ -31,14 +31,17 @@ def results(config: DictConfig) -> None:
     from kernelcast.evaluation.experiment_record import read_records
     from kernelcast.evaluation.leaderboard_excerpt import with_leaderboard
     from kernelcast.evaluation.results_page import render_page
-    from kernelcast.evaluation.tuning_record import read_tuning_records
+    from kernelcast.evaluation.tuning_record import figure_file, read_tuning_records
 
     root = Path(config.paths.root)
-    records = read_records(root / RECORDS)
-    pages = {root / PAGE: render_page(records, FIRST, read_tuning_records(root / TUNING_RECORDS))}
+    records, tunings = read_records(root / RECORDS), read_tuning_records(root / TUNING_RECORDS)
+    drawn = {record.name: figure_file(root / TUNING_RECORDS, record.name) for record in tunings}
+    page = root / PAGE
+    figures = {name: path.relative_to(page.parent).as_posix() for name, path in drawn.items() if path.is_file()}
+    pages = {page: render_page(records, FIRST, tunings, figures)}
     if (root / README).is_file():
         pages[root / README] = with_leaderboard((root / README).read_text(encoding="utf-8"), records)
-    for path, page in pages.items():
+    for path, text in pages.items():
         with atomic_file(path) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")
     logger.info("page: %s", root / PAGE)

@@ -124,7 +124,8 @@ def test_the_page_in_the_repository_is_made_of_its_records() -> None:
         from kernelcast.stages.results import FIRST
 
         tunings = read_tuning_records(ROOT / "docs/results/tuning")
-        assert page.read_text() == render_page(records, FIRST, tunings)
+        curves = {path.stem: f"results/tuning/{path.name}" for path in (ROOT / "docs/results/tuning").glob("*.svg")}
+        assert page.read_text() == render_page(records, FIRST, tunings, curves)
 
 
 def test_the_leaderboard_in_the_readme_is_that_of_the_record() -> None:
