@@ -108,6 +108,7 @@ def tuned(
                         method.label,
                         measured_folder=output / MEASURED_FOLDER / json_hash(target)[:8],
                         inspector=method.inspector(root),
+                        method_identity=method.identity(root),
                     )
                 )
     return pa.concat_tables(tables), [workload.name for workload in workloads]

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from kernelcast.errors import KernelcastError, MalformedDataError, MissingInputError
-from kernelcast.files import atomic_directory, read_json, write_json
+from kernelcast.files import atomic_directory, json_hash, read_json, write_json
 from kernelcast.models.description import class_path, resolve_class
 from kernelcast.models.protocol import CostModel
 from kernelcast.models.trained_on import TrainedOn
@@ -58,12 +58,7 @@ def load_model(directory: Path) -> CostModel:
         MalformedDataError: a file is missing or torn, or the model is of another format version.
     """
     description = read_json(directory / MODEL_FILE, "train")
-    if not isinstance(description, dict) or description.get("version") != FORMAT_VERSION:
-        found = description.get("version") if isinstance(description, dict) else None
-        raise MalformedDataError(
-            f"{directory / MODEL_FILE} has version {found}, this kernelcast reads {FORMAT_VERSION}; "
-            "run `dvc repro train`"
-        )
+    _require_format(description, directory)
     for name, checksum in _files(description, directory).items():
         file = directory / name
         if not file.is_file():
@@ -79,6 +74,27 @@ def load_model(directory: Path) -> CostModel:
         raise
     except (ValueError, TypeError, KeyError) as error:
         raise MalformedDataError(f"{directory} cannot be read as a model ({error}); run `dvc repro train`") from error
+
+
+def saved_identity(directory: Path) -> str:
+    """A hash of what `save_model` wrote: of the model itself, not of the libraries that were there.
+
+    Raises:
+        MissingInputError: there is no model.
+        MalformedDataError: as of `load_model`.
+    """
+    description = read_json(directory / MODEL_FILE, "train")
+    _require_format(description, directory)
+    return json_hash([description.get("class"), description.get("kind"), _files(description, directory)])
+
+
+def _require_format(description: Any, directory: Path) -> None:
+    if not isinstance(description, dict) or description.get("version") != FORMAT_VERSION:
+        found = description.get("version") if isinstance(description, dict) else None
+        raise MalformedDataError(
+            f"{directory / MODEL_FILE} has version {found}, this kernelcast reads {FORMAT_VERSION}; "
+            "run `dvc repro train`"
+        )
 
 
 def _files(description: dict[str, Any], directory: Path) -> dict[str, str]:

@@ -252,6 +252,7 @@ class ExperimentConfig:
     train_overrides: list[str] = MISSING
     jobs: int | None = None
     retrain: bool = MISSING
+    published: bool = MISSING
     page: bool = MISSING
     paths: PathsConfig = MISSING
     tracking: TrackingConfig = MISSING

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from omegaconf import DictConfig
 
-from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
+from kernelcast.errors import ConfigError, MalformedDataError, MissingInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kernelcast.evaluation.bootstrap import Bootstrap, Resampled
+    from kernelcast.evaluation.bootstrap import Bootstrap
     from kernelcast.evaluation.comparisons import Standing
     from kernelcast.evaluation.noise import Noise, PairedLabels
     from kernelcast.evaluation.results import MissingModel, ModelResult, Results, SplitResult
@@ -201,6 +201,7 @@ def score_split(
     from kernelcast.evaluation.scoring import ceiling
     from kernelcast.evaluation.summary import defined_metrics
     from kernelcast.graphs.splits import read_split, read_split_hash
+    from kernelcast.stages.model_scoring import score_model
 
     rows = read_split(graphs, split)
     test = programs.select(rows.test)
@@ -248,85 +249,6 @@ def score_split(
         predictions,
         missing,
     )
-
-
-def score_model(
-    directories: list[Path],
-    split: str,
-    name: str,
-    split_hash: str,
-    test: Programs,
-    resampled: Resampled,
-    networks: NetworkWeights,
-    missing: list[MissingModel],
-) -> tuple[ModelResult, dict[str, Standing], list[pa.Table]] | None:
-    """Loads every seed of one model and scores the predictions for `test`.
-
-    Seeds that cannot be used are added to `missing`, with the reason: they are not there, torn, of another version or
-    split, not of this model, or predict what is no number.
-
-    Returns:
-        None where no seed can be used.
-    """
-    from kernelcast.evaluation.predictions import prediction_table
-    from kernelcast.evaluation.results import MissingModel, ModelResult, Role
-    from kernelcast.evaluation.scoring import checked, predict_microseconds, score
-    from kernelcast.evaluation.trained import Training, check_new_seed, check_same_model, read_training
-    from kernelcast.models.saved import load_model
-
-    trainings: dict[str, Training] = {}
-    predicted, microseconds = [], []
-    kind = ""
-    for directory in directories:
-        folder = directory.name
-        try:
-            training = read_training(directory, split, split_hash)
-            check_new_seed(training, [other.seed for other in trainings.values()], folder)
-            model = load_model(directory / "model")
-            for first in list(trainings.values())[:1]:
-                check_same_model(training, str(model.kind), first, kind, folder)
-            values = checked(model.predict(test), len(test), folder)
-        except KernelcastError as error:
-            logger.warning("%s on the %s split is left out: %s", folder, split, error)
-            missing.append(MissingModel(split, folder, str(error)))
-            continue
-        kind = str(model.kind)
-        trainings[folder] = training
-        predicted.append(values)
-        microseconds.append(predict_microseconds(model.predict, test))
-    if not trainings:
-        return None
-    scores = score(test, np.stack(predicted), kind, name, resampled, networks)
-    seconds = [training.seconds for training in trainings.values()]
-    learned = next(iter(trainings.values())).learned
-    result = ModelResult(
-        model=name,
-        role=Role.LEARNED if learned else Role.BASELINE,
-        kind=kind,
-        loss=next(iter(trainings.values())).loss if learned else "",
-        programs=len(test),
-        metrics=scores.metrics,
-        per_workload=scores.per_workload,
-        train_seconds=float(np.mean(seconds)) if learned else None,
-        predict_microseconds=float(np.mean(microseconds)),
-        seeds=tuple(training.seed for training in trainings.values()),
-        folders=tuple(trainings),
-        train_seconds_deviation=deviation(seconds) if learned else None,
-        predict_microseconds_deviation=deviation(microseconds),
-        by_task_weight=scores.by_task_weight,
-        over_networks=scores.over_networks,
-        per_network=scores.per_network,
-    )
-    tables = [
-        prediction_table(split, name, test, values, training.seed)
-        for values, training in zip(predicted, trainings.values(), strict=True)
-    ]
-    return result, scores.standings, tables
-
-
-def deviation(values: list[float]) -> float | None:
-    """Standard deviation over the seeds; None for one."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def log_results(run: TrackedRun, directory: Path, results: Results) -> None:

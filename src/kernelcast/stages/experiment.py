@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from kernelcast.errors import ConfigError, KernelcastError
-from kernelcast.files import read_json, storage_errors
+from kernelcast.files import storage_errors
 from kernelcast.stages.experiment_plan import Plan, Training, read_plan, training_config
+from kernelcast.stages.experiment_predictions import publish_predictions, restore_published
+from kernelcast.stages.experiment_trainings import missing_trainings
 from kernelcast.stages.results import RECORDS, results
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ def experiment(config: DictConfig) -> None:
     """Runs the experiment of `config` (schema `ExperimentConfig`); what is up to date is not made again.
 
     Makes the graphs of every variant, trains each row with each seed on each split, evaluates, and writes the figures
-    to `docs/results/NAME.json` and the page to `docs/results.md`, with `page=false` to the experiment's own folder. A
-    training that fails costs its own figures alone.
+    to `docs/results/NAME.json`, the predictions behind them to `docs/results/predictions/NAME` and the page to
+    `docs/results.md`, with `page=false` to the experiment's own folder. With `published=true` the predictions that are
+    there stand for trainings. A training that fails costs its own figures alone.
 
     Raises:
         ConfigError: settings that cannot work, found before any work.
@@ -51,11 +54,15 @@ def experiment(config: DictConfig) -> None:
     with tracked_run(config, f"experiment {plan.name}", "experiment") as run, as_parent(run):
         folders = measurement_folders(config, plan)
         make_graphs(config, plan, folders)
+        published = Path(config.paths.root, RECORDS)
+        if config.published:
+            logger.info("%d trainings have published predictions", restore_published(plan, config, published))
         failed = train_missing(plan, config, jobs, run)
         evaluate_variants(plan, config, folders, failed)
         # a first look must not take the place of the figures that the page was made of
-        records = Path(config.paths.root, RECORDS) if config.page else plan.folder / "results"
+        records = published if config.page else plan.folder / "results"
         write_record(records, record_of(plan, config, failed))
+        publish_predictions(plan, [each for each in plan.trainings if each not in failed], records)
         run.artifact(records / f"{plan.name}.json")
     if config.page:
         results(config)
@@ -144,56 +151,6 @@ def tell(outcome: Outcome, number: int, total: int, seconds_left: float) -> None
         logger.warning("%d of %d: %s failed: %s; %s", number, total, where, outcome.reason, left)
     else:
         logger.info("%d of %d: %s, %.1f s; %s", number, total, where, outcome.seconds, left)
-
-
-def missing_trainings(plan: Plan, config: DictConfig) -> list[Training]:
-    """The trainings without a model that equal settings made on equal data."""
-    from kernelcast.graphs.splits import read_split_hash
-    from kernelcast.stages.provenance import models_code_hash
-
-    hashes = {
-        (variant.name, split): read_split_hash(variant.graphs, split)
-        for variant in plan.variants.values()
-        for split in plan.splits
-    }
-    missing, of_other_code, code = [], 0, models_code_hash()
-    for training in plan.trainings:
-        kept = kept_training(training)
-        split_hash = hashes[training.variant.name, training.split]
-        if not is_of(kept, training_config(training, config), split_hash):
-            missing.append(training)
-        elif kept["code_hash"] != code:
-            of_other_code += 1
-            if config.retrain:
-                missing.append(training)
-    if of_other_code and not config.retrain:
-        logger.warning(
-            "%d models were trained by other code of kernelcast than this and are kept; retrain=true trains them again",
-            of_other_code,
-        )
-    return missing
-
-
-def kept_training(training: Training) -> dict[str, Any]:
-    """How the model that is there was trained; empty where there is none that can be told."""
-    path = training.output / "training.json"
-    try:
-        found = read_json(path, "train")
-    except KernelcastError:
-        return {}
-    return found if isinstance(found, dict) and isinstance(found.get("config"), dict) else {}
-
-
-def is_of(kept: dict[str, Any], config: DictConfig, split_hash: str) -> bool:
-    """Whether a model was trained with the settings of `config` on the same programs."""
-    from kernelcast.stages.provenance import decisive_settings
-
-    asked: dict[str, Any] = OmegaConf.to_container(config, enum_to_str=True)  # type: ignore[assignment]
-    return (
-        bool(kept)
-        and kept["split_hash"] == split_hash
-        and decisive_settings(kept["config"]) == decisive_settings(asked)
-    )
 
 
 def evaluate_variants(plan: Plan, config: DictConfig, folders: Sequence[Path], failed: dict[Training, str]) -> None:

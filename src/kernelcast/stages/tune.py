@@ -206,6 +206,7 @@ def find_winners(job: Job, folder: Path, tasks: Sequence[Task], run: TrackedRun,
             network,
             job.measured,
             inspector,
+            job.method.identity(job.root),
         )
         winners = measure_winners(tasks, job.target, runner, job.settings, folder, job.finalists)
     run.artifact(folder / TRIALS_FILE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -25,6 +25,13 @@ class Method(Protocol):
     def label(self) -> str:
         """Its name in tables and folders."""
 
+    def identity(self, root: Path) -> dict[str, Any]:
+        """What a tuning that is gone on with must agree in, by the key under which a user sets it.
+
+        Args:
+            root: relative folders begin here.
+        """
+
     def inspector(self, root: Path) -> Inspector | None:
         """What chooses, for one tuning, among programs that were built; None: what the search proposes is timed.
 
@@ -42,12 +49,24 @@ class Method(Protocol):
         """
 
 
-class Uninspected:
-    """Methods that time what the search proposes."""
+class Untrained:
+    """Methods without a trained model: they time what the search proposes, and their name says all of them."""
+
+    def identity(self, root: Path) -> dict[str, Any]:
+        """Nothing: see `Method`."""
+        return {}
 
     def inspector(self, root: Path) -> Inspector | None:
         """None: see `Method`."""
         return None
+
+
+def described(key: str, value: Any) -> dict[str, Any]:
+    """A setting by the key under which a user sets it, and those within it."""
+    if not is_dataclass(value):
+        return {key: value}
+    inside = [described(f"{key}.{field.name}", getattr(value, field.name)) for field in fields(value)]
+    return {f"{key}._target_": type(value).__name__} | {name: one for found in inside for name, one in found.items()}
 
 
 @dataclass(frozen=True)
@@ -111,6 +130,27 @@ class Trained:
         inspected = "" if self.inspect is None else "-inspected"
         return f"{Path(self.model).name}{drafted}{inspected}{'' if isinstance(self.learning, Frozen) else '-online'}"
 
+    def identity(self, root: Path) -> dict[str, Any]:
+        """See `Method`; of the models what is in their folders, wherever these are."""
+        from kernelcast.models.saved import saved_identity
+        from kernelcast.tuning.trained import MODEL_FOLDER
+
+        folders = {
+            "method.model": self.model,
+            "method.draft": self.draft,
+            "method.inspect.model": None if self.inspect is None else self.inspect.model,
+        }
+        models = {
+            f"the model of {key}": saved_identity(root / folder / MODEL_FOLDER)
+            for key, folder in folders.items()
+            if folder is not None
+        }
+        settings = described("method", self)
+        # a tuning has its name already, and for which targets a model may be used changes none
+        return models | {
+            key: value for key, value in settings.items() if key not in (*folders, "method.name", "method.any_target")
+        }
+
     def inspector(self, root: Path) -> Inspector | None:
         """See `Method`."""
         if self.inspect is None:
@@ -136,7 +176,7 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class TvmXgb(Uninspected):
+class TvmXgb(Untrained):
     """TVM's XGBModel, trained on the trials alone."""
 
     strategy: ClassVar[Strategy] = Strategy.evolutionary
@@ -150,7 +190,7 @@ class TvmXgb(Uninspected):
 
 
 @dataclass(frozen=True)
-class TvmMlp(Uninspected):
+class TvmMlp(Untrained):
     """TVM's MLPModel, trained on the trials alone."""
 
     strategy: ClassVar[Strategy] = Strategy.evolutionary
@@ -164,7 +204,7 @@ class TvmMlp(Uninspected):
 
 
 @dataclass(frozen=True)
-class Random(Uninspected):
+class Random(Untrained):
     """Random schedules."""
 
     strategy: ClassVar[Strategy] = Strategy.replay_trace

@@ -7,7 +7,7 @@ before they are measured, programs as soon as they are, and none is measured twi
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -56,6 +56,7 @@ def tune(
     network: str = "",
     measured_folder: Path | None = None,
     inspector: Inspector | None = None,
+    method_identity: Mapping[str, Any] | None = None,
 ) -> pa.Table:
     """Tunes until `search.trials` programs have been tried, or the spaces of all tasks are exhausted.
 
@@ -77,6 +78,8 @@ def tune(
         measured_folder: where measured programs are kept, for several tunings, one after the other, that shall measure
             each program once; None for a folder within `folder`.
         inspector: has more programs built than are timed, and chooses; None: what the search proposes is timed.
+        method_identity: what whoever goes on in the folder must agree in, beside the other arguments: see
+            `methods.Method.identity`.
 
     Returns:
         The table of `kernelcast.trials`.
@@ -105,7 +108,7 @@ def tune(
                 "network": network,
                 "tasks": [[task.workload.key, task.workload.name, task.weight] for task in tasks],
                 **search.identity(),
-                **({} if inspector is None else {"method.inspect.factor": inspector.factor}),
+                **(method_identity or {}),
                 **described_timing(runner_settings.timing),
             },
             "it would be another tuning",

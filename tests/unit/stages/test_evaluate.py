@@ -11,7 +11,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError, MissingInputError
-from kernelcast.evaluation.predictions import read_predictions
+from kernelcast.evaluation.predictions import predictions_of, read_predictions
+from kernelcast.evaluation.recorded_predictions import RECORDED_FILE, Recorded, write_recorded
 from kernelcast.evaluation.results import read_results
 from kernelcast.evaluation.summary import summarise
 from kernelcast.files import json_hash, read_json, write_json
@@ -70,6 +71,37 @@ def test_every_model_and_the_noise_ceiling_are_scored_on_every_split(evaluated) 
     assert again["random"].programs == 32
     assert again["workload"].programs == 8 * len(results.splits[1].test_workloads)
     assert (results.label, results.reference_correction, results.spread_limit) == ("minimum", "none", None)
+
+
+def recorded_instead(folder, split: str, name: str, programs: int | None = None) -> None:
+    """Takes the model away, and leaves what it predicted, for the first `programs` alone."""
+    directory = folder.root / "data/models" / split / name
+    table = predictions_of(read_predictions(folder.root / "data/evaluation"), split, name)
+    kind = str(load_model(directory / "model").kind)
+    shutil.rmtree(directory / "model")
+    values = table["prediction"].to_numpy()[:programs]
+    training = read_json(directory / "training.json", "train")
+    write_recorded(directory / RECORDED_FILE, [Recorded(name, training, kind, 7.0, values)])
+
+
+def test_what_a_model_predicted_once_stands_for_it(folder) -> None:
+    before = read_results(folder.root / "data/evaluation")
+    recorded_instead(folder, "random", "xgboost")
+    evaluate(folder.config)
+    after = read_results(folder.root / "data/evaluation")
+    assert after.missing == ()
+    was, now = (
+        next(model for model in results.splits[0].models if model.model == "xgboost") for results in (before, after)
+    )
+    assert now.predict_microseconds == 7.0
+    assert dataclasses.replace(now, predict_microseconds=was.predict_microseconds) == was
+
+
+def test_predictions_for_other_programs_are_not_taken(folder) -> None:
+    recorded_instead(folder, "random", "xgboost", programs=5)
+    evaluate(folder.config)
+    (missing,) = read_results(folder.root / "data/evaluation").missing
+    assert missing.reason.startswith("the model xgboost predicts an array of shape (5,) for 64 programs")
 
 
 def first_visits_only(folder) -> None:

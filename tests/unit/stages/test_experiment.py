@@ -4,6 +4,7 @@ import collections
 import gzip
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from kernelcast.errors import ConfigError, KernelcastError
 from kernelcast.evaluation.experiment_record import read_records
+from kernelcast.evaluation.recorded_predictions import read_recorded
 from kernelcast.stages.config import register_schemas
 from kernelcast.stages.experiment import experiment
 from kernelcast.stages.results import results
@@ -159,6 +161,49 @@ def test_the_page_is_made_of_the_records_alone(done: Path) -> None:
     page.unlink()
     results(config_of(done, done))
     assert page.read_bytes() == before
+
+
+def predictions_of(root: Path) -> dict[str, bytes]:
+    folder = root / "docs/results/predictions/tiny"
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_published_predictions_stand_for_trainings(
+    done: Path, database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = predictions_of(done)
+    assert sorted(before) == ["random@0.parquet", "random@1.parquet"]
+    # what is published tells nothing of the machine's folders
+    for row in read_recorded(done / "docs/results/predictions/tiny/random@0.parquet"):
+        assert str(done) not in json.dumps(row.training)
+    shutil.copytree(done / "docs", tmp_path / "docs")
+    with caplog.at_level(logging.INFO):
+        experiment(config_of(tmp_path, database, "published=true"))
+    assert "4 trainings have published predictions" in caplog.text
+    assert "4 of 4 trainings are there already" in caplog.text
+    assert not list(tmp_path.glob("data/experiments/tiny/default/models/*/*/model"))
+    assert predictions_of(tmp_path) == before
+    was, now = (read_records(root / "docs/results")[0] for root in (done, tmp_path))
+    assert now.splits == was.splits
+    # other settings are not those that were published
+    caplog.clear()
+    config = config_of(tmp_path, database, "published=true", "seeds=[1]", "runs.trees.overrides=[model.view=trace]")
+    with caplog.at_level(logging.INFO):
+        experiment(config)
+    assert "0 trainings have published predictions" in caplog.text
+    assert "1 of 2 trainings are there already" in caplog.text
+    after = predictions_of(tmp_path)
+    assert after["random@0.parquet"] == before["random@0.parquet"]
+    assert after["random@1.parquet"] != before["random@1.parquet"]
+    # a row that is not asked for stays
+    del config.runs["trees"]
+    experiment(config)
+    assert predictions_of(tmp_path) == after
+    # they stand for a model only where that is asked for
+    config.published = False
+    experiment(config)
+    (model,) = tmp_path.glob("data/experiments/tiny/default/models/random/chance@1/model")
+    assert model.is_dir()
 
 
 def test_a_first_look_leaves_the_page_and_its_figures_alone(done: Path, database: Path) -> None:

@@ -267,6 +267,7 @@ def test_a_folder_is_of_one_tuning_and_of_one_process(
             "folder": tmp_path / "tuning",
             "seed": 0,
             "method": "random",
+            "method_identity": {"method.verify_share": 0.25},
         }
         tune(**{**arguments, **changes})
 
@@ -282,6 +283,7 @@ def test_a_folder_is_of_one_tuning_and_of_one_process(
         },
         "target = ": {"target": {**target, "num-cores": 1, "mcpu": "x86-64"}},
         "tasks = ": {"tasks": [Task(task.workload, 2)]},
+        "method.verify_share = 0.25": {"method_identity": {"method.verify_share": 0.5}},
     }
     for named, changes in others.items():
         with pytest.raises(MeasurementError, match=f"was begun with {named}"):
