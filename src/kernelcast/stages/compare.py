@@ -95,14 +95,17 @@ def publish(config: DictConfig, trials: pa.Table, tunings: Tunings, comparison: 
     root, folder = Path(config.paths.root), Path(config.paths.tuning)
     records = root / TUNING_RECORDS
     revision, dirty = git_state(root)
+    title = f"Tuning: {', '.join(comparison.subjects)}"
     revisions, hosts = [revision[:12] + ("+" if dirty else "")], processors(folder, comparison.subjects)
+    latency = {name: rows for name in comparison.subjects if (rows := latencies(folder / name))}
     if config.published is not None:
         before = read_tuning_record(records, config.published)
-        revisions, hosts = [*before.revision.split(", "), *revisions], {before.measured_on, *hosts}
-    latency = {name: rows for name in comparison.subjects if (rows := latencies(folder / name))}
+        title, hosts = before.title, {before.measured_on, *hosts}
+        revisions = [*before.revision.split(", "), *revisions]
+        latency = {name: list(rows) for name, rows in before.latency.items() if name in comparison.subjects} | latency
     record = tuning_record(
         config.publish,
-        config.title or f"Tuning: {', '.join(comparison.subjects)}",
+        config.title or title,
         tunings,
         comparison,
         config.within,

@@ -11,7 +11,7 @@ from kernelcast.errors import ConfigError, KernelcastError, MissingInputError
 from kernelcast.files import write_json
 from kernelcast.stages.compare import compare
 from kernelcast.stages.config import register_schemas
-from kernelcast.trials import TRIALS_FILE, TUNING_FILE, read_trials, trials_table, write_trials
+from kernelcast.trials import LATENCY_FILE, TRIALS_FILE, TUNING_FILE, read_trials, trials_table, write_trials
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 PROCESSOR = "AMD EPYC, x86_64, cpu family 25, model 17"
@@ -67,7 +67,9 @@ def root(tmp_path: Path) -> Path:
     for workload in ("w0", "w1"):
         tuned(tmp_path / "first", "ours", 0, 1.0, workload)
         tuned(tmp_path / "first", "tvm_xgb", 0, 2.0, workload)
-    compare(config_of(tmp_path, "first", "publish=two"))
+    rows = [{"contender": "ours@0", "minimum_seconds": 1.0, "median_seconds": 1.1}]
+    write_json(tmp_path / "first/w0/ours@0" / LATENCY_FILE, rows)
+    compare(config_of(tmp_path, "first", "publish=two", "title=Two"))
     (tmp_path / "first").rename(tmp_path / "gone")
     return tmp_path
 
@@ -84,6 +86,8 @@ def test_what_is_published_has_its_trials_and_curves_with_it(root: Path) -> None
     again = published(root, "again")
     assert again["methods"] == before["methods"]
     assert again["subjects"] == before["subjects"]
+    assert (again["title"], again["latency"]) == ("Two", before["latency"])
+    assert before["latency"]["w0"][0]["contender"] == "ours@0"
 
 
 def test_more_seeds_join_what_was_published(root: Path) -> None:
