@@ -144,6 +144,9 @@ class OpenRunner(Protocol):
             limit_seconds: of the build, where this is less than the limit of all builds.
         """
 
+    def has_built(self, candidate: Candidate) -> bool:
+        """Whether what `read_code` built waits, so that a device need not build it again."""
+
     def forget_built(self) -> None:
         """Frees what `read_code` has built and no device has loaded."""
 

@@ -209,7 +209,7 @@ class OpenLocalRunner:
         built = self._bench.build(worker, request, limit_seconds)
         if isinstance(built, Failed):
             return built
-        code = self._bench.build(worker, ReadCode(), limit_seconds)
+        code = self._bench.build(worker, ReadCode(), max(limit_seconds - built.build_seconds, 0.0))
         if isinstance(code, Failed):
             return code
         assert isinstance(code, Code), code
@@ -218,6 +218,10 @@ class OpenLocalRunner:
         else:
             worker.close()
         return code.listing
+
+    def has_built(self, candidate: Candidate) -> bool:
+        """Whether a worker waits with the program."""
+        return (candidate.workload_key, candidate.program_key) in self._bench.built
 
     def forget_built(self) -> None:
         """Ends the workers that wait with a program."""
@@ -264,12 +268,14 @@ class LocalDevice:
     def load(self, workload: Workload, candidate: Candidate, expected: Path | None) -> Loading:
         """Builds the program in a worker of its own, which keeps it."""
         kept = self._bench.built.pop((workload.key, candidate.program_key), None)
-        if kept is None:
-            worker, earlier = self._bench.worker(), 0.0
-            built = self._bench.build(worker, Build(workload, candidate.trace, self._bench.target))
-        else:
+        built: Any = None
+        if kept is not None:
             worker, earlier = kept
             built = self._bench.build(worker, Finish())
+        if kept is None or isinstance(built, Failed):
+            # a worker that was lost while it waited says nothing about its program
+            worker, earlier = self._bench.worker(), 0.0
+            built = self._bench.build(worker, Build(workload, candidate.trace, self._bench.target))
         if isinstance(built, Failed):
             return Loading(built)
         build_seconds = earlier + built.build_seconds

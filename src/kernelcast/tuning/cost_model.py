@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.special import ndtri
 
-from kernelcast.errors import ConfigError, KernelcastError, MalformedDataError
+from kernelcast.errors import KernelcastError, MalformedDataError
 from kernelcast.files import atomic_directory, read_json, unreadable, write_json
 from kernelcast.tuning.draft_verify import BETTER_FOLDER, DRAFT_FOLDER, DraftThenVerify
 from kernelcast.tuning.learning import Correction, Frozen, Learning, Trials, Unchanged, joined
-from kernelcast.tuning.scores import as_scores, fastest_of
+from kernelcast.tuning.scores import as_scores, fastest_of, normal_draws, require_breadth
 from kernelcast.tuning.trained import UNIT_OF_NOTHING, Judge, TrainedModel
 from kernelcast.tvm_compat import load_tvm, structural_key
 
@@ -42,6 +41,7 @@ def load_cost_model(
     verify_share: float = 0.25,
     any_target: bool = False,
     breadth: float = 0.0,
+    seed: int = 0,
 ) -> Any:
     """The MetaSchedule cost model of a trained model, used from the first trial on.
 
@@ -53,6 +53,7 @@ def load_cost_model(
         verify_share: how many these are, as a share of all.
         any_target: whether it may be used for targets that it was not trained for.
         breadth: see `Scorer`.
+        seed: likewise.
 
     Raises:
         MissingInputError: there is no model, or it does not say what it was trained on.
@@ -67,14 +68,14 @@ def load_cost_model(
     judge: Judge = TrainedModel.load(better, any_target)
     if draft is not None:
         judge = DraftThenVerify(TrainedModel.load(draft, any_target), judge, verify_share)
-    model = tvm_cost_model(judge, learning, breadth)
+    model = tvm_cost_model(judge, learning, breadth, seed)
     if saved:
         model.load(str(directory))
     logger.info("pretrained model used from trial 1: %s", directory)
     return model
 
 
-def tvm_cost_model(judge: Judge, learning: Learning | None = None, breadth: float = 0.0) -> Any:
+def tvm_cost_model(judge: Judge, learning: Learning | None = None, breadth: float = 0.0, seed: int = 0) -> Any:
     """The MetaSchedule cost model of a judge.
 
     Beside MetaSchedule's methods it has `seconds`, spent in it so far, and `score_of(candidate)`, what it said of a
@@ -84,6 +85,7 @@ def tvm_cost_model(judge: Judge, learning: Learning | None = None, breadth: floa
         judge: predicts candidates: `TrainedModel` or `DraftThenVerify`.
         learning: how it goes on learning from trials; by default it stays as it is.
         breadth: see `Scorer`.
+        seed: likewise.
     """
     load_tvm()
     from tvm.ir.utils import derived_object
@@ -122,7 +124,7 @@ def tvm_cost_model(judge: Judge, learning: Learning | None = None, breadth: floa
         def predict(self, context: Any, candidates: Any) -> np.ndarray:
             return self.scorer.predict(context, candidates)
 
-    return KernelcastModel(Scorer(judge, Frozen() if learning is None else learning, breadth))
+    return KernelcastModel(Scorer(judge, Frozen() if learning is None else learning, breadth, seed))
 
 
 @dataclass
@@ -161,20 +163,21 @@ class Scorer:
         judge: predicts candidates.
         learning: how it goes on from trials.
         breadth: how far scores may be off, in standard deviations of the model's error. Each program has its own draw,
-            the same in all generations, so that a search finds what the model only may have wrong as well; for
-            somebody who looks again.
+            the same in all generations and rounds, so that a search finds what the model only may have wrong as well;
+            for somebody who looks again.
+        seed: of these draws.
 
     Raises:
         ConfigError: a breadth that is none.
     """
 
-    def __init__(self, judge: Judge, learning: Learning, breadth: float = 0.0) -> None:
-        if isinstance(breadth, bool) or not isinstance(breadth, int | float) or not 0 <= breadth < np.inf:
-            raise ConfigError(f"breadth={breadth}: a number from 0, in standard deviations of the model's error")
+    def __init__(self, judge: Judge, learning: Learning, breadth: float = 0.0, seed: int = 0) -> None:
+        require_breadth("breadth", breadth)
         self.seconds = 0.0
         self._judge = judge
         self._learning = learning
         self._breadth = breadth
+        self._seed = seed
         self._workloads: dict[str, _Workload] = {}
         self._unreadable = 0
 
@@ -286,13 +289,12 @@ class Scorer:
         return np.array([each for each, _ in found], dtype=np.float64), np.array([row for _, row in found])
 
     def _doubts(self, workload: _Workload, keys: Sequence[str]) -> Float64[np.ndarray, " candidates"] | float:
-        """What is added to the predictions of programs, by their hashes: a normal draw in the model's units."""
+        """What is added to the predictions of programs, by their hashes, in the model's units."""
         if not self._breadth:
             return 0.0
         # a correction predicts ln(seconds)
         unit = (self._judge.slope or UNIT_OF_NOTHING) if isinstance(workload.correction, Unchanged) else 1.0
-        shares = (np.array([int(key, 16) for key in keys], dtype=np.uint64) >> np.uint64(11)).astype(np.float64)
-        return self._breadth * self._judge.residual / unit * ndtri((shares + 0.5) / 2.0**53)
+        return self._breadth * self._judge.residual / unit * normal_draws(keys, self._seed)
 
     def _count_unreadable(self, faults: Sequence[str]) -> None:
         if faults and not self._unreadable:

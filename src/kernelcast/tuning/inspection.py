@@ -37,6 +37,7 @@ class Inspector:
     """Chooses what is timed among programs that it has built. It is of one tuning.
 
     What it did not choose waits: in a later round, when the model has learned from more trials, it is looked at again.
+    The worst of these, and programs whose code could not be had, are left for when there is nothing else.
 
     Args:
         model: looks at the view `machine_code`.
@@ -61,12 +62,21 @@ class Inspector:
                 "programs for it; train one that does, for example with model=ensemble_machine_code "
                 "features=machine_code"
             )
+        if learning.needs_rows and "features" not in model.trained_on.columns:
+            raise ConfigError(
+                "method.inspect.learning: to learn from trials needs the view `features`, and the model of "
+                "method.inspect.model was trained without it; add it to features.views and train again, or freeze the "
+                "model"
+            )
         self.factor = factor
         self._build_seconds = build_seconds
         self._model = model
         self._codes: dict[str, Float64[np.ndarray, " columns"]] = {}
+        self._codeless: set[str] = set()
         self._scorer = Scorer(replace(model, codes=self._codes), learning)
         self._waiting: dict[str, list[Proposal]] = {}
+        self._left: dict[str, list[Candidate]] = {}
+        self._warned: set[str] = set()
 
     @property
     def seconds(self) -> float:
@@ -85,9 +95,7 @@ class Inspector:
     def choose(
         self, task: Task, context: Any, proposals: Sequence[Proposal], count: int, bench: Bench
     ) -> list[Proposal]:
-        """The most promising programs among new ones and those that wait.
-
-        Those that cannot be built come last, and are timed only where there is nothing else, which says why they fail.
+        """The most promising programs among new ones and those that wait, as far as their code could be had.
 
         Args:
             task: of all of them.
@@ -96,31 +104,49 @@ class Inspector:
             count: of those that are wanted; fewer where there are not as many.
             bench: builds.
         """
-        started = perf_counter()
-        self._read([(task.workload, one.candidate) for one in proposals], bench)
-        found = [*self._waiting.pop(task.workload.key, ()), *proposals]
-        readable = [one for one in found if one.candidate.program_key in self._codes]
-        others = [one for one in found if one.candidate.program_key not in self._codes]
-        if readable:
-            scores = self._scorer.predict(context, [one.measure_candidate for one in readable])
+        key, started = task.workload.key, perf_counter()
+        reason = self._read([(task.workload, one.candidate) for one in proposals], bench)
+        seconds = perf_counter() - started
+        built = [one for one in proposals if one.candidate.program_key in self._codes]
+        if reason and not built:
+            self._warn(task.workload, len(proposals), reason)
+        found = [*self._waiting.pop(key, ()), *built]
+        if found:
+            scores = self._scorer.predict(context, [one.measure_candidate for one in found])
             # stable, so that equals stay in the order of the search
             order = np.argsort(-scores, kind="stable")
-            readable = [replace(readable[row], score=float(scores[row])) for row in order]
-        self._waiting[task.workload.key] = readable[count : count * (1 + self.factor)]
-        chosen = [*readable, *others][:count]
+            found = [replace(found[row], score=float(scores[row])) for row in order]
+        chosen, others = found[:count], found[count:]
+        waiting = self.factor * count
+        self._waiting[key] = others[:waiting]
+        codeless = [one.candidate for one in proposals if one.candidate.program_key in self._codeless]
+        self._left[key] = [*(one.candidate for one in others[waiting:]), *self._left.get(key, ()), *codeless]
         logger.info(
-            "%s: %d programs built in %s, %d of %d are timed",
+            "%s: %d of %d programs built in %s, %d of %d are timed",
             task.workload.name,
+            len(built),
             len(proposals),
-            duration(perf_counter() - started),
+            duration(seconds),
             len(chosen),
             len(found),
         )
         return chosen
 
+    def take_left(self, task: Task, count: int) -> list[Candidate]:
+        """Up to `count` programs for when `choose` has no more: those that it had no room for, then those without code.
+
+        To time a program that cannot be built says why it cannot.
+        """
+        left = self._left.get(task.workload.key, [])
+        self._left[task.workload.key] = left[count:]
+        return left[:count]
+
     def update(self, task: Task, context: Any, candidates: Sequence[Any], results: Sequence[Any], bench: Bench) -> None:
         """Learns from the trials of a round; those of an earlier call are built again."""
         found = [candidate_of(task.workload, one.sch, Origin.EVOLVED) for one in candidates]
+        again = sum(self._is_new(one) for one in found)
+        if again:
+            logger.info("%s: %d programs are built again for their code", task.workload.name, again)
         self._read([(task.workload, one) for one in found], bench)
         pairs = [
             (candidate, result)
@@ -130,15 +156,33 @@ class Inspector:
         if pairs:
             self._scorer.update(context, [candidate for candidate, _ in pairs], [result for _, result in pairs])
 
-    def _read(self, programs: Sequence[tuple[Workload, Candidate]], bench: Bench) -> None:
-        """Builds those whose code is not known."""
-        new = [program for program in programs if program[1].program_key not in self._codes]
+    def _is_new(self, candidate: Candidate) -> bool:
+        return candidate.program_key not in self._codes and candidate.program_key not in self._codeless
+
+    def _read(self, programs: Sequence[tuple[Workload, Candidate]], bench: Bench) -> str:
+        """Builds those that were not built before; gives the first reason why one has no code, empty where all have."""
+        new, reason = [program for program in programs if self._is_new(program[1])], ""
         # read while the others are being built
         for (workload, candidate), listing in zip(new, bench.read_codes(new, self._build_seconds), strict=True):
-            if isinstance(listing, Failed):
-                logger.debug("%s, %s: %s", workload.name, candidate.program_key, listing.message)
-                continue
             try:
+                if isinstance(listing, Failed):
+                    raise MalformedDataError(listing.message)
                 self._codes[candidate.program_key] = machine_code_row(listing)
             except MalformedDataError as error:
-                logger.warning("%s, %s: its code cannot be read: %s", workload.name, candidate.program_key, error)
+                logger.debug("%s, %s: %s", workload.name, candidate.program_key, error)
+                self._codeless.add(candidate.program_key)
+                reason = reason or str(error)
+        return reason
+
+    def _warn(self, workload: Workload, count: int, reason: str) -> None:
+        """Says once that nothing can be chosen by machine code."""
+        if workload.key not in self._warned:
+            self._warned.add(workload.key)
+            logger.warning(
+                "%s: of none of %d programs the machine code could be had, so the search alone decides; the first: %s; "
+                "if they build in more than %g s, raise method.inspect.build_seconds",
+                workload.name,
+                count,
+                " ".join(reason.split()),
+                self._build_seconds,
+            )

@@ -50,7 +50,8 @@ class Measured:
         outcome: measured, or the reason why not.
         message: the first lines of the error; empty where measured.
         run_seconds: the label, minimum of the repeats; None where not measured.
-        measure_seconds: its share of the time that building and timing its batch took when it was measured.
+        measure_seconds: its share of the time that building and timing its batch took when it was measured. Who had it
+            built before, for its code, has paid for that already; for everyone else that is part of it.
         checked: whether its results were compared with those of the unscheduled workload.
         repeats: its times.
     """
@@ -93,6 +94,7 @@ class Bench:
         self._journal = journal
         self._seconds = seconds
         self._share = dict(_shares(seconds.path))
+        self._built_before: dict[Key, float] = {}
         self._workloads: dict[str, Workload] = {}
         self._names: dict[str, str] = {}
         self._asked: dict[Key, Try] = {}
@@ -154,12 +156,19 @@ class Bench:
 
         def read(program: tuple[Workload, Candidate]) -> str | Failed:
             workload, candidate = program
-            return self.runner.read_code(workload, candidate, limit_seconds)
+            started = perf_counter()
+            code = self.runner.read_code(workload, candidate, limit_seconds)
+            if self.runner.has_built(candidate):
+                # that many are built at once
+                seconds = (perf_counter() - started) / self._settings.builder_count
+                self._built_before[workload.key, candidate.program_key] = seconds
+            return code
 
         return self._builders.map(read, programs)
 
     def forget_built(self) -> None:
         """Frees what `read_codes` has built and nobody has measured."""
+        self._built_before.clear()
         self.runner.forget_built()
 
     def tries(self) -> list[Try]:
@@ -207,7 +216,8 @@ class Bench:
 
     def _note_seconds(self, entries: Sequence[Try], seconds: float) -> None:
         keys = [[entry.workload_key, entry.program_key] for entry in entries]
-        self._seconds.append({"programs": keys, "seconds": seconds})
+        before = [self._built_before.get((workload, program), 0.0) for workload, program in keys]
+        self._seconds.append({"programs": keys, "seconds": seconds, "built_before_seconds": before})
         self._seconds.sync()
         self._share.update({(workload, program): seconds / len(keys) for workload, program in keys})
 
@@ -265,8 +275,11 @@ def _shares(path: Path) -> Iterator[tuple[Key, float]]:
     for number, line in numbered_lines(path):
         try:
             batch = json.loads(line)
-            for workload, program in batch["programs"]:
-                yield (str(workload), str(program)), float(batch["seconds"]) / len(batch["programs"])
+            programs = batch["programs"]
+            # lines of before programs were built for their code have no such times
+            before = batch.get("built_before_seconds", [0.0] * len(programs))
+            for (workload, program), seconds in zip(programs, before, strict=True):
+                yield (str(workload), str(program)), float(batch["seconds"]) / len(programs) + float(seconds)
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedDataError(
                 f"{path}:{number}: not a line of measuring times ({type(error).__name__}: {error}); remove this line "

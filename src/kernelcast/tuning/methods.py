@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from kernelcast.errors import ConfigError
+from kernelcast.errors import ConfigError, MissingInputError
 from kernelcast.tuning.choices import Strategy
 from kernelcast.tuning.learning import Frozen, Learning
+from kernelcast.tuning.scores import require_breadth
 from kernelcast.tvm_compat import available_cores
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Inspect:
     def __post_init__(self) -> None:
         if not self.model:
             raise ConfigError("method.inspect.model is empty; name the folder of a model that looks at machine code")
+        require_breadth("method.inspect.breadth", self.breadth)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,15 @@ class Trained:
         from kernelcast.tuning.inspection import Inspector
         from kernelcast.tuning.trained import TrainedModel
 
-        model = TrainedModel.load(root / self.inspect.model, self.any_target)
+        try:
+            model = TrainedModel.load(root / self.inspect.model, self.any_target)
+        except MissingInputError as error:
+            # no stage of the pipeline makes it
+            raise MissingInputError(
+                f"method.inspect.model={self.inspect.model}: {error}. Make it with `python scripts/graphs.py "
+                "features=machine_code paths.graphs=data/machine_code` and `python scripts/train.py "
+                f"model=ensemble_machine_code paths.graphs=data/machine_code output={self.inspect.model}`"
+            ) from error
         return Inspector(model, self.inspect.learning, self.inspect.factor, self.inspect.build_seconds)
 
     def cost_model(self, root: Path, target: dict[str, Any], seed: int) -> Any:
@@ -172,6 +182,7 @@ class Trained:
             self.verify_share,
             self.any_target,
             0.0 if self.inspect is None else self.inspect.breadth,
+            seed,
         )
 
 

@@ -62,7 +62,7 @@ class Round:
         search_seconds: of the search and the model, since the round before, and of programs that were built to choose.
         model_seconds: of these, inside the model.
         results: one a program; empty while the round is open.
-        measure_seconds: of building and timing; 0 while the round is open.
+        measure_seconds: of timing, and of building what was not built to choose; 0 while the round is open.
     """
 
     workload_key: str

@@ -5,8 +5,13 @@ MetaSchedule keeps the highest scores and takes negative ones for zero, so that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float64
+from scipy.special import ndtri
+
+from kernelcast.errors import ConfigError
 
 MOST_EXPONENT = 700.0
 """Beyond, `exp` is no number any more."""
@@ -38,3 +43,32 @@ def fastest_of(predicted: Float64[np.ndarray, " programs"]) -> float:
     return (
         float(np.min(predicted, where=np.isfinite(predicted), initial=np.inf)) if np.isfinite(predicted).any() else 0.0
     )
+
+
+def require_breadth(key: str, breadth: float) -> None:
+    """Makes sure that predictions can be doubted by so many standard deviations of the model's error.
+
+    Raises:
+        ConfigError: they cannot; names the key.
+    """
+    if isinstance(breadth, bool) or not isinstance(breadth, int | float) or not 0 <= breadth < np.inf:
+        raise ConfigError(f"{key}={breadth}: a number from 0, in standard deviations of the model's error")
+
+
+def normal_draws(keys: Sequence[str], seed: int) -> Float64[np.ndarray, " programs"]:
+    """A standard normal draw for each program, decided by its structural hash and the seed alone.
+
+    Args:
+        keys: hashes of 64 bits, in hexadecimal.
+        seed: of the search; another one gives every program another draw.
+
+    Source: the mixing of the hash and the seed is SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom
+    number generators, OOPSLA 2014).
+    """
+    mixed = np.array([int(key, 16) for key in keys], dtype=np.uint64)
+    mixed += np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.array([factor], dtype=np.uint64)
+    mixed ^= mixed >> np.uint64(31)
+    draws: Float64[np.ndarray, " programs"] = ndtri(((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
+    return draws

@@ -108,6 +108,7 @@ def tune(
                 "network": network,
                 "tasks": [[task.workload.key, task.workload.name, task.weight] for task in tasks],
                 **search.identity(),
+                **({} if inspector is None else {"method.inspect.factor": inspector.factor}),
                 **(method_identity or {}),
                 **described_timing(runner_settings.timing),
             },
@@ -291,8 +292,11 @@ class _Tuning:
         if self._inspector is None:
             return search.propose(size, left)
         factor = self._inspector.factor
-        found = search.propose(factor * size, factor * left)
-        return self._inspector.choose(self._tasks[key], search.context, found, min(size, left), bench)
+        found, wanted = search.propose(factor * size, factor * left), min(size, left)
+        chosen = self._inspector.choose(self._tasks[key], search.context, found, wanted, bench)
+        spare = self._inspector.take_left(self._tasks[key], wanted - len(chosen))
+        again = search.measure_candidates([candidate.trace for candidate in spare])
+        return [*chosen, *(Proposal(one, candidate, None) for one, candidate in zip(spare, again, strict=True))]
 
     def _round_size(self, key: str) -> int:
         earlier = sum(len(one.programs) for one in self._rounds.of(key))
@@ -310,13 +314,13 @@ class _Tuning:
             Candidate(one.workload_key, program.program_key, program.trace, Origin.EVOLVED) for program in one.programs
         ]
         found = bench.measure([(task.workload, candidate) for candidate in candidates])
+        started, in_model = perf_counter(), self._model_seconds()
         bench.forget_built()
         if not self._rounds.any_measured and all(result.run_seconds is None for result in found):
             # the round stays open: the same command tries it again
             bench.refuse_failures()
         results = [Result(result.outcome, result.message, result.run_seconds) for result in found]
         self._rounds.close_round(number, results, sum(result.measure_seconds for result in found))
-        started, in_model = perf_counter(), self._model_seconds()
         search = self._search_of(one.workload_key, database)
         if proposals is None:
             measured = search.measure_candidates([program.trace for program, _ in one.measured])

@@ -1,4 +1,6 @@
 import logging
+import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +194,15 @@ def test_what_was_built_for_its_code_is_not_built_again_where_it_runs(
     runner.forget_built()
     assert worker_count(device) == before + 1
     assert [core] in [process.cpu_affinity() for process in psutil.Process(device._bench.server.pid).children()]
+    program.close()
+
+    # a worker that something else ends while it waits costs a build, no more
+    assert runner.read_code(small_matmul, candidates[0], 60.0) == listings[0]
+    assert runner.has_built(candidates[0])
+    worker, _ = device._bench.built[candidates[0].workload_key, candidates[0].program_key]
+    os.kill(worker._pid, signal.SIGKILL)
+    program = device.load(small_matmul, candidates[0], None).program
+    assert not isinstance(program, Failed)
     program.close()
 
     # those above the limit are built again, and nothing else is lost

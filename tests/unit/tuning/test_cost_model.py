@@ -198,8 +198,8 @@ def test_a_search_that_doubts_its_model_draws_once_for_each_program(
     context, candidates = context_of(matmul, target), as_candidates(matmul, target, 256)
     known = TrainedModel.load(trained / name)
 
-    def logs(breadth: float) -> np.ndarray:
-        model = load_cost_model(trained / name, breadth=breadth)
+    def logs(breadth: float, seed: int = 0) -> np.ndarray:
+        model = load_cost_model(trained / name, breadth=breadth, seed=seed)
         return np.log(model.predict(context, candidates))
 
     sure, doubted = logs(0.0), logs(0.5)
@@ -209,6 +209,8 @@ def test_a_search_that_doubts_its_model_draws_once_for_each_program(
     assert np.std(drawn) == pytest.approx(0.5, rel=0.15)
     assert abs(np.mean(drawn - np.max(drawn))) > 0.5
     np.testing.assert_allclose(np.diff(logs(1.0) - sure), 2 * np.diff(doubted - sure), atol=1e-4)
+    # searches with other seeds doubt other programs
+    assert abs(np.corrcoef(logs(0.5, seed=1) - sure, doubted - sure)[0, 1]) < 0.25
     # the order of a batch, and which programs it has, change nothing
     model = load_cost_model(trained / name, breadth=0.5)
     parts = [model.predict(context, candidates[place : place + 64][::-1])[::-1] for place in range(0, 256, 64)]

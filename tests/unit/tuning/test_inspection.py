@@ -1,6 +1,7 @@
 """Programs that are built before they are timed, and chosen by their machine code: real builds, a real model."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -26,11 +27,14 @@ from kernelcast.measurement.sampling import sample_candidates
 from kernelcast.measurement.settings import RunnerSettings
 from kernelcast.models.trained_on import TrainedOn
 from kernelcast.records import MEASUREMENTS_VERSION, Campaign, Measurements, measurement_table
+from kernelcast.tuning.database import TuningDatabase
 from kernelcast.tuning.inspection import Inspector
 from kernelcast.tuning.learning import Frozen, Learning, Refit
-from kernelcast.tuning.search import SearchSettings
+from kernelcast.tuning.measuring import open_bench
+from kernelcast.tuning.search import SearchSettings, TaskSearch
 from kernelcast.tuning.session import tune
 from kernelcast.tuning.tasks import Task
+from kernelcast.tuning.timed_model import TimedModel
 from kernelcast.tuning.trained import TrainedModel
 from kernelcast.tvm_compat import make_target, replayed_schedule, tvm_versions
 from tests.unit.measurement.conftest import with_settings
@@ -123,7 +127,8 @@ def test_what_is_timed_is_what_the_model_puts_first_of_what_was_built(
     rows = tuned(chooser)
     assert [row["outcome"] for row in rows] == ["measured"] * search.trials
     assert len({row["program_key"] for row in rows}) == search.trials
-    assert len(chooser._codes) >= FACTOR * search.trials_per_round
+    # more than the trials themselves
+    assert len(chooser._codes) >= 2 * search.trials
     rounds = proposed(tmp_path)
     said = predictions(
         model, task, {one["program_key"]: one["trace"] for programs in rounds for one in programs}, target
@@ -165,6 +170,68 @@ def test_programs_that_cannot_be_built_are_trials_that_failed(
     assert sum(row["outcome"] == "measured" for row in rows) == search.trials
 
 
+def test_where_no_code_can_be_had_the_search_decides_and_nothing_is_lost(
+    model: TrainedModel, search: SearchSettings, tuned: Tuned, caplog: pytest.LogCaptureFixture
+) -> None:
+    chooser = Inspector(model, Frozen(), FACTOR, 0.001)
+    with caplog.at_level(logging.INFO):
+        rows = tuned(chooser)
+    assert [row["outcome"] for row in rows] == ["measured"] * search.trials
+    assert {row["score"] for row in rows} == {None}
+    warning = "of none of 6 programs the machine code could be had, so the search alone decides; the first: "
+    assert caplog.text.count(warning) == 1, "once a workload"
+    assert "raise method.inspect.build_seconds" in caplog.text
+    assert "matmul_small: 0 of 6 programs built" in caplog.text
+    assert "built again" not in caplog.text
+    [left] = chooser._left.values()
+    assert not {one.program_key for one in left} & {row["program_key"] for row in rows}
+    assert len(left) + len(rows) == len(chooser._codeless)
+
+
+def test_a_space_is_exhausted_when_everything_was_timed(
+    tmp_path: Path,
+    model: TrainedModel,
+    task: Task,
+    target: dict[str, Any],
+    search: SearchSettings,
+    runner: LocalRunner,
+    settings: RunnerSettings,
+) -> None:
+    chooser = inspector(model)
+    database = TuningDatabase(tmp_path, [task.workload], target)
+    wanted = replace(search, population=16)
+    searched = TaskSearch(task, target, wanted, database.tvm_database, TimedModel(random_model()), 0, set())
+    proposals = searched.propose(16, 16)
+    with open_bench(tmp_path / "measured", target, runner, settings) as bench:
+        chosen = chooser.choose(task, searched.context, proposals, 2, bench)
+        # two chosen and FACTOR times as many waiting
+        left = len(proposals) - 2 - 2 * FACTOR
+        assert left > 0
+        assert not chooser.take_left(task, 0)
+        rounds = [chosen]
+        while found := chooser.choose(task, searched.context, [], 2, bench):
+            rounds.append(found)
+        bench.forget_built()
+    rest = chooser.take_left(task, 100)
+    keys = [one.candidate.program_key for found in rounds for one in found] + [one.program_key for one in rest]
+    assert sorted(keys) == sorted(one.candidate.program_key for one in proposals)
+    assert not chooser.take_left(task, 100)
+
+
+def test_who_did_not_build_a_program_pays_for_its_build(
+    tmp_path: Path, task: Task, target: dict[str, Any], runner: LocalRunner, settings: RunnerSettings
+) -> None:
+    programs = [(task.workload, one) for one in sample_candidates(task.workload, target, 2, seed=0)]
+    with open_bench(tmp_path, target, runner, settings) as bench:
+        assert all(isinstance(code, str) for code in bench.read_codes(programs[:1], 60.0))
+        first = bench.measure(programs)
+        bench.forget_built()
+    with open_bench(tmp_path, target, runner, settings) as bench:
+        again = bench.measure(programs)
+    assert again[0].measure_seconds > first[0].measure_seconds + 0.01
+    assert again[1].measure_seconds == pytest.approx(first[1].measure_seconds)
+
+
 @pytest.fixture
 def devices() -> Iterator[RpcRunner]:
     with ExitStack() as stack:
@@ -186,6 +253,9 @@ def test_what_cannot_work_is_refused_before_anything_is_built(
     for factor in (1, 0, 2.5, True):
         with pytest.raises(ConfigError, match=rf"method\.inspect\.factor={factor}"):
             Inspector(model, Frozen(), factor, 60.0)  # type: ignore[arg-type]
+    featureless = {name: columns for name, columns in model.trained_on.columns.items() if name != "features"}
+    with pytest.raises(ConfigError, match=r"method\.inspect\.learning: .* freeze the model"):
+        inspector(replace(model, trained_on=replace(model.trained_on, columns=featureless)), Refit())
     blind = replace(model, trained_on=replace(model.trained_on, views=("features",)))
     with pytest.raises(ConfigError, match=r"method\.inspect\.model: this model does not look at machine code"):
         inspector(blind)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelcast.errors import MissingInputError
+from kernelcast.errors import ConfigError, MissingInputError
 from kernelcast.models.random_model import RandomModel
 from kernelcast.models.saved import save_model
 from kernelcast.tuning.learning import Frozen, Refit
@@ -63,3 +63,13 @@ def test_a_model_that_is_not_there_is_missed(root: Path) -> None:
     changed: Any = replace(METHOD, model="nowhere")
     with pytest.raises(MissingInputError, match="nowhere"):
         changed.identity(root)
+    inspecting = replace(METHOD, inspect=Inspect("nowhere", Refit()))
+    # no stage of the pipeline makes it
+    with pytest.raises(MissingInputError, match=r"inspect\.model=nowhere: .*features=machine_code.*output=nowhere"):
+        inspecting.inspector(root)
+
+
+@pytest.mark.parametrize("breadth", [-1.0, float("nan"), float("inf"), True])
+def test_a_doubt_that_is_none_is_named(breadth: float) -> None:
+    with pytest.raises(ConfigError, match=f"method.inspect.breadth={breadth}: a number from 0"):
+        Inspect("a", Refit(), breadth=breadth)
