@@ -143,6 +143,13 @@ class Band:
         """Median and quartiles of the seeds, linear between neighbours."""
         return cls(x, *np.quantile(values, (0.25, 0.5, 0.75), axis=0))
 
+    def corners(self) -> Band:
+        """The same steps by as few points as they need: where the curve changes, and its end."""
+        values = np.stack([self.low, self.median, self.high])
+        changes = np.concatenate([[True], (np.diff(values) != 0).any(axis=0)])
+        changes[-1] = True
+        return Band(self.x[changes], *values[:, changes])
+
 
 @dataclass(frozen=True)
 class Tunings:

@@ -43,7 +43,7 @@ def tuning_figure(tunings: Tunings, subjects: Sequence[str] | None = None, title
     for axes, (against, label) in zip(panels, AGAINST.items(), strict=True):
         for number, method in enumerate(tunings.methods):
             colour, marker = style(number)
-            band = band_of(tunings, method, against, subjects)
+            band = band_of(tunings, method, against, subjects).corners()
             axes.step(
                 band.x, band.median, where="post", color=colour, label=method, linewidth=1.8,
                 marker=MATPLOTLIB_MARKERS[marker], markersize=5, markevery=max(len(band.x) // MOST_MARKERS, 1),

@@ -80,22 +80,20 @@ def curve_rows(tunings: Tunings) -> list[dict[str, Any]]:
                 "trials": tunings.trials_band(method, chosen),
                 "seconds": tunings.wall_band(method, chosen),
             }
-            for against, band in bands.items():
-                values = np.stack([band.median, band.low, band.high])
-                changes = np.concatenate([[True], (np.diff(values) != 0).any(axis=0)])
-                changes[-1] = True
+            for against, whole in bands.items():
+                band = whole.corners()
                 rows += [
                     {
                         "workload": ALL if subject is None else tunings.subjects[subject],
                         "method": method,
                         "against": against,
-                        "x": float(band.x[point]),
-                        "median": float(band.median[point]),
-                        "low": float(band.low[point]),
-                        "high": float(band.high[point]),
+                        "x": x,
+                        "median": median,
+                        "low": low,
+                        "high": high,
                         "seeds": len(tunings.seeds[method]),
                     }
-                    for point in np.flatnonzero(changes).tolist()
+                    for x, median, low, high in np.stack([band.x, band.median, band.low, band.high], axis=1).tolist()
                 ]
     return rows
 

@@ -185,7 +185,7 @@ def test_tun_06_five_seeds_give_a_median_and_a_quartile_band_over_trials_and_ove
     assert [line.get_label() for line in over_trials.lines] == ["ours", "tvm_xgb", "random"]
     assert len(over_trials.collections) == 3
     assert len({line.get_marker() for line in over_trials.lines}) == 3
-    np.testing.assert_allclose(over_trials.lines[1].get_ydata(), band.median)
+    np.testing.assert_array_equal(over_trials.lines[1].get_xydata().T, [band.corners().x, band.corners().median])
     assert over_time.get_xscale() == "log"
     drawn = svg_of(figure)
     assert drawn.startswith("<svg")
@@ -296,6 +296,17 @@ def test_a_flat_curve_is_a_few_rows(compared: pa.Table) -> None:
     rows = curve_rows(Tunings.of(compared))
     chance = [row for row in rows if (row["method"], row["against"], row["workload"]) == ("random", "trials", "all")]
     assert [row["x"] for row in chance] == [1.0, 8.0]
+
+
+def test_corners_are_the_same_steps(compared: pa.Table) -> None:
+    whole = Tunings.of(compared).trials_band("tvm_xgb")
+    few = whole.corners()
+    assert 2 < len(few.x) < len(whole.x)
+    assert (few.x[0], few.x[-1]) == (whole.x[0], whole.x[-1])
+    # each point of the curve has the values of the last corner before it
+    last = np.searchsorted(few.x, whole.x, side="right") - 1
+    for part in ("low", "median", "high"):
+        np.testing.assert_array_equal(getattr(few, part)[last], getattr(whole, part))
 
 
 def test_censored_runs_count_until_they_end() -> None:
