@@ -53,7 +53,7 @@ class Inspector:
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 2:
             raise ConfigError(
                 f"method.inspect.factor={factor}: a whole number of at least 2, or there is nothing to choose from; "
-                "method.inspect=null times all that is built"
+                "method=online times what the search proposes"
             )
         require_seconds("method.inspect.build_seconds", build_seconds)
         if MACHINE_CODE not in model.trained_on.views:

@@ -165,8 +165,8 @@ class Trained:
         except MissingInputError as error:
             # no stage of the pipeline makes it
             raise MissingInputError(
-                f"method.inspect.model={self.inspect.model}: {error}. Make it with `python scripts/graphs.py "
-                "features=machine_code paths.graphs=data/machine_code` and `python scripts/train.py "
+                f"method.inspect.model: there is no saved model in {root / self.inspect.model}; make it with `python "
+                "scripts/graphs.py features=machine_code paths.graphs=data/machine_code` and `python scripts/train.py "
                 f"model=ensemble_machine_code paths.graphs=data/machine_code output={self.inspect.model}`"
             ) from error
         return Inspector(model, self.inspect.learning, self.inspect.factor, self.inspect.build_seconds)

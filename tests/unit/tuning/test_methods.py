@@ -65,7 +65,7 @@ def test_a_model_that_is_not_there_is_missed(root: Path) -> None:
         changed.identity(root)
     inspecting = replace(METHOD, inspect=Inspect("nowhere", Refit()))
     # no stage of the pipeline makes it
-    with pytest.raises(MissingInputError, match=r"inspect\.model=nowhere: .*features=machine_code.*output=nowhere"):
+    with pytest.raises(MissingInputError, match=r"inspect\.model: .*/nowhere; .*features=machine_code.*output=nowhere"):
         inspecting.inspector(root)
 
 
